@@ -1,0 +1,26 @@
+# Finds Gloo (the system's, or the one under Gloo_ROOT; never downloaded). Sets SYRTOS_HAVE_GLOO
+# and the target syrtos::gloo. Debian's package exports a plain target `gloo`, newer ones may use
+# a namespace.
+set(SYRTOS_HAVE_GLOO 0)
+if(NOT SYRTOS_GLOO STREQUAL "OFF")
+  find_package(Gloo QUIET CONFIG)
+  foreach(candidate gloo Gloo::gloo)
+    if(TARGET ${candidate} AND NOT SYRTOS_HAVE_GLOO)
+      set(SYRTOS_HAVE_GLOO 1)
+      add_library(syrtos::gloo INTERFACE IMPORTED)
+      target_link_libraries(syrtos::gloo INTERFACE ${candidate})
+      # Debian's target carries no include directory of its own.
+      if(GLOO_INCLUDE_DIRS)
+        target_include_directories(syrtos::gloo SYSTEM INTERFACE "${GLOO_INCLUDE_DIRS}")
+      endif()
+      message(STATUS "Gloo: ${Gloo_DIR}")
+    endif()
+  endforeach()
+  if(NOT SYRTOS_HAVE_GLOO)
+    set(hint "install libgloo-dev (Debian, Ubuntu) or set Gloo_ROOT to an installation of Gloo")
+    if(SYRTOS_GLOO STREQUAL "ON")
+      message(FATAL_ERROR "SYRTOS_GLOO=ON, but Gloo was not found: ${hint}.")
+    endif()
+    message(WARNING "Gloo was NOT found. Syrtos is built without its Gloo backend; to have it, ${hint}.")
+  endif()
+endif()

@@ -1,0 +1,97 @@
+"""Loads the op library ``syrtos/_tensorflow.so`` into the TensorFlow that is installed.
+
+The library is built without TensorFlow and finds TensorFlow's C functions when it is loaded, so one
+file serves all releases from `OLDEST` to `NEWEST`. There is no slower way that would be taken in
+silence: what cannot work is an `ImportError` that says what to do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = ["NEWEST", "OLDEST", "PATH", "load"]
+
+#: First and last minor release that the library was tested with.
+OLDEST = (2, 16)
+NEWEST = (2, 21)
+#: CMake puts the library beside the core, where it finds ``libsyrtos.so``.
+PATH = Path(__file__).parent.parent / "_tensorflow.so"
+
+_OPS = (
+    "syrtos_allreduce",
+    "syrtos_allgather",
+    "syrtos_broadcast",
+    "syrtos_alltoall",
+    "syrtos_reducescatter",
+)
+
+
+def check_version(version: str) -> None:
+    """Raise ImportError unless this TensorFlow is one that the op library was tested with.
+
+    Parameters
+    ----------
+    version : str
+        As in ``tf.__version__``: "2.21.0", "2.20.0-rc1".
+    """
+    minor = tuple(int(part) for part in version.split(".")[:2])
+    if OLDEST <= minor <= NEWEST:
+        return
+    wanted = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+    remedy = (
+        f"install one of them, for example: pip install 'tensorflow=={NEWEST[0]}.{NEWEST[1]}.*'"
+        if minor < OLDEST
+        else "install one of them, or a newer Syrtos"
+    )
+    raise ImportError(
+        f"syrtos.tensorflow works with TensorFlow {wanted}, but {version} is installed: {remedy}."
+    )
+
+
+def _registration_problem(path: Path) -> str:
+    library = ctypes.CDLL(str(path))  # the same handle: it is loaded already
+    library.syrtos_tensorflow_problem.restype = ctypes.c_char_p
+    text: bytes = library.syrtos_tensorflow_problem()
+    return text.decode()
+
+
+def load(path: Path = PATH) -> Any:
+    """Load the op library and return its module of Python wrappers.
+
+    Parameters
+    ----------
+    path : Path
+        Where the library is.
+
+    Raises
+    ------
+    ImportError
+        If this TensorFlow or the library cannot be used; the text says what to do.
+    """
+    check_version(tf.__version__)
+    if not path.exists():
+        raise ImportError(
+            f"syrtos.tensorflow: {path} is missing, so this Syrtos was installed without its C++ "
+            "core. Reinstall it (pip install --force-reinstall syrtos), or in a checkout run "
+            "./dev build."
+        )
+    try:
+        module = tf.load_op_library(str(path))
+    except (tf.errors.OpError, OSError, RuntimeError) as error:
+        raise ImportError(
+            f"syrtos.tensorflow: TensorFlow {tf.__version__} could not load {path}: {error}. "
+            "Reinstall Syrtos, so that _tensorflow.so and libsyrtos.so come from one build."
+        ) from error
+    problem = _registration_problem(path)
+    missing = [name for name in _OPS if not hasattr(module, name)]
+    if problem or missing:
+        reason = problem or (
+            "something else had loaded it before TensorFlow did; import syrtos.tensorflow before "
+            "that"
+        )
+        raise ImportError(f"syrtos.tensorflow: the ops of {path} are not usable: {reason}.")
+    return module

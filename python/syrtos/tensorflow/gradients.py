@@ -1,0 +1,126 @@
+"""Gradients of the ops, in Horovod's form.
+
+With a loss on each rank, the gradient of an average is the average of the gradients, that of a sum
+is their sum. What a rank sent to all (allgather, broadcast) gets back the average of the gradients
+that the ranks have for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from syrtos._kinds import ReduceOp
+from syrtos.tensorflow import ops
+
+__all__: list[str] = []
+
+
+def _present(grads: tuple[Any, ...]) -> tuple[list[int], list[Any]]:
+    """Return the positions and values of what has a gradient, dense."""
+    positions = [i for i, grad in enumerate(grads) if grad is not None]
+    return positions, [tf.convert_to_tensor(grads[i]) for i in positions]
+
+
+def _spread(count: int, positions: list[int], values: list[Any]) -> Any:
+    """Put values at their positions, None elsewhere, in the form that TensorFlow wants."""
+    result: list[Any] = [None] * count
+    for position, value in zip(positions, values, strict=True):
+        result[position] = value
+    return result[0] if count == 1 else result
+
+
+def _request(op: Any) -> dict[str, Any]:
+    name = op.get_attr("op_name").decode()
+    return {"group": op.get_attr("group"), "name": f"{name}/grad" if name else None}
+
+
+def _differentiable(op: Any) -> ReduceOp:
+    reduce_op = ReduceOp(op.get_attr("op"))
+    if reduce_op not in (ReduceOp.Average, ReduceOp.Sum):
+        raise NotImplementedError(
+            f"syrtos: there is no gradient of a collective with op={reduce_op.name}; "
+            "use Average or Sum, or tf.stop_gradient."
+        )
+    return reduce_op
+
+
+def _allreduce_gradient(op: Any, *grads: Any) -> Any:
+    reduce_op = _differentiable(op)
+    positions, values = _present(grads)
+    if values:
+        values = ops.allreduce(
+            values,
+            reduce_op,
+            prescale=ops.scale_of(op.get_attr("prescale_bits")),
+            postscale=ops.scale_of(op.get_attr("postscale_bits")),
+            **_request(op),
+        )
+    return _spread(len(grads), positions, values)
+
+
+def _allgather_gradient(op: Any, *grads: Any) -> Any:
+    positions, values = _present(grads)
+    if not values:
+        return _spread(len(grads), positions, values)
+    request = _request(op)
+    values = ops.allreduce(values, ReduceOp.Average, **request)
+    # The rows may differ from run to run, so where the own ones start is asked anew.
+    rows = tf.stack([tf.shape(op.inputs[i], out_type=tf.int64)[0] for i in positions])
+    if request["name"]:
+        request["name"] += "_rows"
+    rows_of_ranks = ops.allgather([rows[tf.newaxis]], **request)[0]
+    _, rank = ops.group(request["group"])
+    starts = tf.reduce_sum(rows_of_ranks[:rank], axis=0)
+    own = []
+    for k, (position, value) in enumerate(zip(positions, values, strict=True)):
+        piece = value[starts[k] : starts[k] + rows[k]]
+        own.append(tf.ensure_shape(piece, op.inputs[position].shape))
+    return _spread(len(grads), positions, own)
+
+
+def _broadcast_gradient(op: Any, *grads: Any) -> Any:
+    positions, values = _present(grads)
+    if not values:
+        return _spread(len(grads), positions, values)
+    values = ops.allreduce(values, ReduceOp.Average, **_request(op))
+    _, rank = ops.group()
+    is_root = tf.equal(rank, op.get_attr("root"))
+    values = [tf.where(is_root, value, tf.zeros_like(value)) for value in values]
+    return _spread(len(grads), positions, values)
+
+
+def _alltoall_gradient(op: Any, grad: Any, _received_splits: Any) -> Any:
+    if grad is None:
+        return None, None
+    back, _ = ops.alltoall(tf.convert_to_tensor(grad), op.outputs[1], **_request(op))
+    return tf.ensure_shape(back, op.inputs[0].shape), None
+
+
+def _reducescatter_gradient(op: Any, *grads: Any) -> Any:
+    reduce_op = _differentiable(op)
+    positions, values = _present(grads)
+    if not values:
+        return _spread(len(grads), positions, values)
+    request = _request(op)
+    scale = ops.scale_of(op.get_attr("prescale_bits")) * ops.scale_of(op.get_attr("postscale_bits"))
+    whole = ops.allgather(values, **request)
+    size, _ = ops.group(request["group"])
+    full = []
+    for position, value in zip(positions, whole, strict=True):
+        factor = tf.cast(scale, value.dtype)
+        if reduce_op == ReduceOp.Sum:
+            factor *= tf.cast(size, value.dtype)
+        full.append(tf.ensure_shape(value * factor, op.inputs[position].shape))
+    return _spread(len(grads), positions, full)
+
+
+for _name, _function in {
+    "SyrtosAllreduce": _allreduce_gradient,
+    "SyrtosAllgather": _allgather_gradient,
+    "SyrtosBroadcast": _broadcast_gradient,
+    "SyrtosAlltoall": _alltoall_gradient,
+    "SyrtosReducescatter": _reducescatter_gradient,
+}.items():
+    tf.RegisterGradient(_name)(_function)

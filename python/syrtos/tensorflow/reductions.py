@@ -1,0 +1,298 @@
+"""The reductions with Horovod's names and arguments, in eager mode and inside ``tf.function``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from syrtos import _ops
+from syrtos._kinds import ReduceOp
+from syrtos._requests import group_of
+from syrtos.compression import Compression
+from syrtos.process_sets import ProcessSet, global_process_set
+from syrtos.tensorflow import adapter, ops
+
+__all__ = ["allreduce", "grouped_allreduce", "grouped_reducescatter", "reducescatter"]
+
+
+def _device(name: str) -> Any:
+    return tf.device(name) if name else contextlib.nullcontext()
+
+
+def _check_sparse(op: ReduceOp, prescale: float, postscale: float) -> None:
+    if op not in (ReduceOp.Average, ReduceOp.Sum):
+        raise NotImplementedError(
+            f"allreduce of IndexedSlices with op={op.name}: only Average and Sum are possible. "
+            "Make it dense first: tf.convert_to_tensor(gradient)."
+        )
+    if prescale != 1.0 or postscale != 1.0:
+        raise NotImplementedError(
+            "allreduce of IndexedSlices takes no prescale_factor nor postscale_factor. "
+            "Scale its values yourself, or make it dense first: tf.convert_to_tensor(gradient)."
+        )
+
+
+def _allreduce_sparse(slices: Any, op: ReduceOp, group: int, name: str | None) -> Any:
+    """Gather the rows of all ranks: their sum, in a form that any optimizer takes."""
+    values, indices = ops.allgather([slices.values, slices.indices], group=group, name=name)
+    if op == ReduceOp.Average:
+        size, _ = ops.group(group)
+        values /= tf.cast(size, values.dtype)
+    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+
+def _allreduce_dense(
+    tensors: Sequence[Any],
+    names: Sequence[str],
+    op: ReduceOp,
+    compression: Any,
+    **request: Any,
+) -> list[Any]:
+    squeezed = [adapter.Squeezed(tensor, compression) for tensor in tensors]
+    results = ops.allreduce(
+        [item.sent for item in squeezed],
+        op,
+        tensor_names=list(names) if any(names) else (),
+        **request,
+    )
+    return [item.open(result) for item, result in zip(squeezed, results, strict=True)]
+
+
+@adapter.as_written
+def allreduce(
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: ReduceOp | int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """Reduce a tensor over all ranks.
+
+    Parameters
+    ----------
+    tensor : tensor, variable, array or tf.IndexedSlices
+        The same type and shape on every rank. Of ``IndexedSlices`` the rows are gathered.
+    average : bool, optional
+        Deprecated, use `op`.
+    device_dense, device_sparse : str
+        Where TensorFlow puts the operations; "" leaves it to TensorFlow.
+    compression : type
+        What travels, see `Compression`.
+    op : ReduceOp, optional
+        Average (the default), Sum, Min, Max or Product.
+    prescale_factor, postscale_factor : float
+        Factors before and after the reduction.
+    name : str, optional
+        Equal on all ranks; without one, calls are matched by their order.
+    process_set : ProcessSet
+        The ranks that take part; all of them must call.
+    ignore_name_scope : bool
+        In a graph, take the last component of the name only.
+
+    Returns
+    -------
+    tf.Tensor or tf.IndexedSlices
+        New, of the same type. Differentiable.
+
+    Raises
+    ------
+    tf.errors.FailedPreconditionError
+        The ranks disagree about type, shape or options, or `init` was not called.
+    tf.errors.InvalidArgumentError
+        No rank could do this.
+    tf.errors.AbortedError
+        Another rank died, or has shut down.
+    tf.errors.DeadlineExceededError
+        A limit that the user set has passed.
+
+    Examples
+    --------
+    >>> import syrtos.tensorflow as hvd
+    >>> hvd.init()
+    >>> hvd.allreduce([1.0, 2.0], op=hvd.Sum).numpy().tolist()
+    [1.0, 2.0]
+    """
+    return grouped_allreduce(
+        [tensor],
+        average,
+        device_dense,
+        device_sparse,
+        compression,
+        op,
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        ignore_name_scope,
+        name,
+    )[0]
+
+
+@adapter.as_written
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: ReduceOp | int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+    *,
+    tensor_names: Sequence[str] = (),
+) -> list[Any]:
+    """Reduce several tensors, of any types, as one request.
+
+    Parameters
+    ----------
+    tensors : list of tensor or tf.IndexedSlices
+        Equally many on every rank.
+    average, device_dense, device_sparse, compression, op, prescale_factor, postscale_factor, \
+process_set, ignore_name_scope, name
+        As in `allreduce`.
+    tensor_names : sequence of str
+        What messages call the tensors; by default the names of variables.
+
+    Returns
+    -------
+    list
+        In the order of `tensors`.
+    """
+    chosen = _ops.reduce_op(average, op)
+    group = group_of(process_set)
+    if not isinstance(tensors, list | tuple):
+        raise TypeError(
+            f"grouped_allreduce takes a list or tuple of tensors, not {type(tensors).__name__}."
+        )
+    results: list[Any] = list(tensors)
+    dense = [i for i, tensor in enumerate(tensors) if not adapter.is_sparse(tensor)]
+    sparse = [i for i, tensor in enumerate(tensors) if adapter.is_sparse(tensor)]
+    if sparse:
+        _check_sparse(chosen, prescale_factor, postscale_factor)
+    with _device(device_sparse):
+        for i in sparse:
+            part = f"{name}_sparse_{i}" if name else None
+            results[i] = _allreduce_sparse(tensors[i], chosen, group, part)
+    if dense:
+        names = [tensor_names[i] if tensor_names else adapter.name_of(tensors[i]) for i in dense]
+        with _device(device_dense):
+            reduced = _allreduce_dense(
+                [adapter.to_tensor(tensors[i], "allreduce") for i in dense],
+                names,
+                chosen,
+                compression,
+                prescale=prescale_factor,
+                postscale=postscale_factor,
+                group=group,
+                name=name,
+                ignore_name_scope=ignore_name_scope,
+            )
+        for i, result in zip(dense, reduced, strict=True):
+            results[i] = result
+    return results
+
+
+@adapter.as_written
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: ReduceOp | int = ReduceOp.Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Reduce a tensor over all ranks and leave each its share of the rows.
+
+    Parameters
+    ----------
+    tensor : tensor, shape (rows, ...)
+        The first ``rows % ranks`` ranks get one row more than the others.
+    device_dense, compression, op, name, process_set, ignore_name_scope, prescale_factor, \
+postscale_factor
+        As in `allreduce`; `op` is Average or Sum.
+
+    Returns
+    -------
+    tf.Tensor
+        Differentiable.
+    """
+    return _reducescatter(
+        [tensor],
+        device_dense,
+        compression,
+        op,
+        process_set,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        name=name,
+        ignore_name_scope=ignore_name_scope,
+    )[0]
+
+
+@adapter.as_written
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: ReduceOp | int = ReduceOp.Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Any]:
+    """Reduce-scatter several tensors as one request.
+
+    Parameters
+    ----------
+    tensors : list of tensor
+        Equally many on every rank.
+    device_dense, compression, op, process_set, prescale_factor, postscale_factor
+        As in `reducescatter`.
+
+    Returns
+    -------
+    list of tf.Tensor
+    """
+    return _reducescatter(
+        tensors,
+        device_dense,
+        compression,
+        op,
+        process_set,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+    )
+
+
+def _reducescatter(
+    tensors: Sequence[Any],
+    device: str,
+    compression: Any,
+    op: ReduceOp | int,
+    process_set: ProcessSet,
+    **request: Any,
+) -> list[Any]:
+    chosen = _ops.reduce_op(None, op)
+    group = group_of(process_set)
+    with _device(device):
+        values = adapter.tensors_of(tensors, "reducescatter")
+        if not values:
+            return []
+        squeezed = [adapter.Squeezed(value, compression) for value in values]
+        results = ops.reducescatter(
+            [item.sent for item in squeezed], chosen, group=group, **request
+        )
+        return [item.open(result) for item, result in zip(squeezed, results, strict=True)]

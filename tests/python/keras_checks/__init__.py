@@ -1,0 +1,76 @@
+"""What every rank checks of `syrtos.keras`; `test_keras.py` runs it.
+
+A check is a function that asserts, with the decorator `check`. All of them share one launch, since
+importing TensorFlow takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+RANKS = 2
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    """Add a function that is run on every rank."""
+    CHECKS[function.__name__] = function
+    return function
+
+
+def run_checks() -> dict[str, str]:
+    """Run on every rank: the tracebacks of the checks that failed, by name."""
+    # A rank that fails in the middle of a check must not stop the others for ever.
+    os.environ["SYRTOS_STALL_SHUTDOWN_TIME_SECONDS"] = "40"
+    import tensorflow as tf
+
+    import syrtos.keras as hvd
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    hvd.init()
+    failures = {}
+    for name, function in CHECKS.items():
+        try:
+            function()
+        except Exception:
+            failures[name] = traceback.format_exc()
+        hvd.barrier()
+    hvd.shutdown()
+    return failures
+
+
+def flat(variables: list[Any]) -> np.ndarray[Any, Any]:
+    """All values of some variables as one vector."""
+    import keras
+
+    values = [np.asarray(keras.ops.convert_to_numpy(v)).ravel() for v in variables]
+    return np.concatenate([v.astype("float64") for v in values])
+
+
+def assert_same_on_all_ranks(variables: list[Any]) -> None:
+    """Bit by bit."""
+    import syrtos.keras as hvd
+
+    first, *others = hvd.allgather_object(flat(variables).tobytes())
+    assert all(other == first for other in others)
+
+
+def small_model(seed: int = 1, inputs: int = 8) -> Any:
+    """Two hidden layers; the same weights for the same seed."""
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    return keras.Sequential(
+        [
+            keras.Input((inputs,)),
+            keras.layers.Dense(16, activation="relu"),
+            keras.layers.Dense(16, activation="tanh"),
+            keras.layers.Dense(1),
+        ]
+    )
