@@ -132,7 +132,7 @@ class Session:
 
 _lock = threading.RLock()
 _current: Session | None = None
-_epochs = 0  # engines made so far: equal on all ranks, since init and shutdown are
+_epochs = 0  # attempts at an engine so far: equal on all ranks, since init and shutdown are
 _ever = False
 # In a forked child: the rank and process id of the parent, whose sessions must never be destroyed.
 _fork: str | None = None
@@ -198,7 +198,7 @@ def _connect(setup: config.Setup) -> _core.Store | None:
 
 
 class _Creation:
-    """Makes an engine on a helper thread, so that Ctrl-C works while other ranks are awaited."""
+    """Makes an engine on its own thread, so that Ctrl-C works while other ranks are awaited."""
 
     def __init__(self, setup: config.Setup) -> None:
         self._setup = setup
@@ -269,6 +269,8 @@ def start(arguments: dict[str, Any]) -> bool:
         _set_up_log(setup)
         config.mention_ignored()
         setup = replace(setup, settings=replace(setup.settings, epoch=_epochs))
+        # Counted per attempt: what a failed one left in the store must not meet the next.
+        _epochs += 1
         session = Session(_Creation(setup).run(), setup.settings)
         try:
             session.homogeneous = _agree_on_hosts(session)
@@ -279,7 +281,6 @@ def start(arguments: dict[str, Any]) -> bool:
 
         _core.set_current_engine(session.engine)
         _current = session
-        _epochs += 1
         if not _ever:
             _ever = True
             atexit.register(stop)

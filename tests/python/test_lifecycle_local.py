@@ -119,7 +119,8 @@ assert st.allreduce(np.ones(3), op=st.Sum).tolist() == [st.size()] * 3
 
 
 def test_a_forked_child_is_refused_and_does_no_harm() -> None:
-    for ended in run(FORK, 2):
+    # Python 3.12 and later warn of any fork beside threads.
+    for ended in run(FORK, 2, PYTHONWARNINGS="ignore"):
         quiet(ended)
 
 
@@ -133,7 +134,7 @@ def test_a_pool_of_forked_workers_may_ask_for_the_rank() -> None:
         assert pool.apply(st.rank) == st.rank()
     assert st.allreduce(np.ones(3), op=st.Sum).tolist() == [st.size()] * 3
     """
-    for ended in run(script, 2):
+    for ended in run(script, 2, PYTHONWARNINGS="ignore"):
         quiet(ended)
 
 
@@ -162,8 +163,9 @@ EXITS = {
         0,
     ),
     "daemon thread in a collective": (
+        "threading.excepthook = lambda *_: None; "
         "threading.Thread(target=lambda: st.allgather([st.rank()], name=f'r{st.rank()}'), "
-        "daemon=True).start(); time.sleep(0.05); threading.excepthook = lambda *_: None",
+        "daemon=True).start(); time.sleep(0.05)",
         0,
     ),
     "sys.exit in a thread": ("threading.Thread(target=sys.exit, args=(4,)).start()", 0),

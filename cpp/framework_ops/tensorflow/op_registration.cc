@@ -1,12 +1,12 @@
 // Registers the ops when TensorFlow loads this library (tf.load_op_library).
+#include <string>
+
 #include "framework_ops/tensorflow/attributes.h"
 #include "framework_ops/tensorflow/collective_kernel.h"
 #include "framework_ops/tensorflow/group_kernel.h"
 #include "framework_ops/tensorflow/mapping.h"
 #include "framework_ops/tensorflow/shape_functions.h"
 #include "framework_ops/tensorflow/tf_symbols.h"
-
-#include <string>
 
 namespace syrtos_tf {
 namespace {

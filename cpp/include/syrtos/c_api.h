@@ -1,4 +1,5 @@
-/* The C face of libsyrtos.so for framework op libraries (TensorFlow, JAX). The only installed header.
+/* The C face of libsyrtos.so for framework op libraries (TensorFlow, JAX). The only installed
+ * header.
  *
  * A versioned table of functions: ask for the version you were built against; NULL means that the
  * library is older. Nothing throws, nothing depends on Python or on a framework. All functions may
@@ -20,35 +21,38 @@ extern "C" {
 /* Numbers of syrtos::StatusCode, DType, CollectiveKind and ReduceOp (base/status.h, base/dtype.h,
  * collectives/collective.h). */
 typedef struct SyrtosPart {
-  const char* name;       /* may be "" */
+  const char* name; /* may be "" */
   int32_t dtype;
-  uint32_t item_bytes;    /* used with the opaque dtype only */
+  uint32_t item_bytes; /* used with the opaque dtype only */
   int32_t ndim;
   const int64_t* dims;
   const void* input;
-  void* output;           /* NULL: allocate() is called when the shape is known */
-  int32_t num_splits;     /* alltoall; 0: even */
+  void* output;       /* NULL: allocate() is called when the shape is known */
+  int32_t num_splits; /* alltoall; 0: even */
   const int64_t* splits;
 } SyrtosPart;
 
-/* Everything is copied by submit, except the memory of the tensors, which must stay until done(). */
+/* Everything is copied by submit, except the memory of the tensors, which must stay until done().
+ */
 typedef struct SyrtosRequest {
   int32_t kind;
-  const char* name;       /* "": unnamed, matched by call order */
+  const char* name; /* "": unnamed, matched by call order */
   uint32_t group;
   int32_t op;
   double prescale;
   double postscale;
-  int32_t root;           /* global rank */
+  int32_t root; /* global rank */
   int32_t num_parts;
   const SyrtosPart* parts;
-  void* user;             /* handed back */
-  /* Returns memory for output `part` of this shape, or NULL (that ends the engine: the other ranks are
-   * already at work). Called on whichever thread drives the engine. */
+  void* user; /* handed back */
+  /* Returns memory for output `part` of this shape, or NULL (that ends the engine: the other ranks
+   * are already at work). Called on whichever thread drives the engine. */
   void* (*allocate)(void* user, int32_t part, const int64_t* dims, int32_t ndim);
-  /* Called exactly once if submit returned 0, on the engine's thread. code 0 = ok. `message` is valid during the call only. */
+  /* Called exactly once if submit returned 0, on the engine's thread. code 0 = ok. `message` is
+   * valid during the call only. */
   void (*done)(void* user, int32_t code, const char* message);
-  /* May be NULL. Called before done() for each part of an alltoall: rows received from each position. */
+  /* May be NULL. Called before done() for each part of an alltoall: rows received from each
+   * position. */
   void (*received)(void* user, int32_t part, const int64_t* rows, int32_t num_rows);
 } SyrtosRequest;
 
@@ -70,4 +74,4 @@ const SyrtosApi* syrtos_api(uint32_t version);
 #ifdef __cplusplus
 }
 #endif
-#endif  /* SYRTOS_C_API_H_ */
+#endif /* SYRTOS_C_API_H_ */

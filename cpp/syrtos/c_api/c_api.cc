@@ -50,8 +50,8 @@ PartMeta MakePart(const SyrtosPart& p) {
   PartMeta meta;
   meta.name = p.name == nullptr ? "" : p.name;
   meta.dtype = static_cast<DType>(p.dtype);
-  meta.item_bytes = meta.dtype == DType::kOpaque ? p.item_bytes
-                                                 : static_cast<uint32_t>(InfoOf(meta.dtype).bytes);
+  meta.item_bytes =
+      meta.dtype == DType::kOpaque ? p.item_bytes : static_cast<uint32_t>(InfoOf(meta.dtype).bytes);
   meta.shape.assign(p.dims, p.dims + p.ndim);
   meta.splits.assign(p.splits, p.splits + p.num_splits);
   return meta;

@@ -1,5 +1,5 @@
-// The process's current engine, for framework op libraries that cannot be handed an object (c_api.h).
-// Set by the Python session in init() and cleared in shutdown(). Threads: any.
+// The process's current engine, for framework op libraries that cannot be handed an object
+// (c_api.h). Set by the Python session in init() and cleared in shutdown(). Threads: any.
 #pragma once
 
 #include <memory>

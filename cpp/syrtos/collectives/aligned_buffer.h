@@ -1,7 +1,7 @@
 // Uninitialised memory, aligned for vector loops, that grows and is kept for the next operation.
 //
-// Failure: Reserve throws std::bad_alloc, as any container would; communicators turn it into a Status
-// at their edge (guard.h). Threads: as a container.
+// Failure: Reserve throws std::bad_alloc, as any container would; communicators turn it into a
+// Status at their edge (guard.h). Threads: as a container.
 #pragma once
 
 #include <cstddef>

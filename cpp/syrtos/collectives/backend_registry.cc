@@ -27,7 +27,8 @@ Result<int> BackendRegistry::Choose(const Collective& collective, int64_t bytes)
   if (info.reduces) what += std::string(" with op=") + ReduceOpName(collective.op);
   return Status::BackendUnavailable(
       "no backend can do " + what + " of dtype " + InfoOf(collective.dtype).name + " among " +
-      std::to_string(collective.size()) + " ranks; this engine has: " + (names.empty() ? "none" : names) +
+      std::to_string(collective.size()) +
+      " ranks; this engine has: " + (names.empty() ? "none" : names) +
       ". Run `syrtos doctor` on every host to see which backends are missing and why.");
 }
 
@@ -39,7 +40,8 @@ bool BackendRegistry::AnyMayBlock() const {
 }
 
 void BackendRegistry::AbortAll(const Status& cause) {
-  for (const std::unique_ptr<Communicator>& communicator : communicators_) communicator->Abort(cause);
+  for (const std::unique_ptr<Communicator>& communicator : communicators_)
+    communicator->Abort(cause);
 }
 
 }  // namespace syrtos

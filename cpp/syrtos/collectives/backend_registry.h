@@ -1,7 +1,7 @@
 // The communicators of one engine, by name, and the choice among them.
 //
-// Owner: the engine. Threads: filled before the engine thread starts, read-only afterwards (AbortAll:
-// any thread).
+// Owner: the engine. Threads: filled before the engine thread starts, read-only afterwards
+// (AbortAll: any thread).
 #pragma once
 
 #include <memory>
@@ -19,12 +19,12 @@ struct BackendContext {
   std::shared_ptr<Store> store;  // keys under config->job_id and epoch
 };
 
-// How one backend comes into being. `available` is asked before the hello (cheap, no communication);
-// `create` after all ranks agreed to use it (may communicate through the store).
+// How one backend comes into being. `available` is asked before the hello (cheap, no
+// communication); `create` after all ranks agreed to use it (may communicate through the store).
 struct BackendFactory {
   std::string name;
-  bool multi_rank = false;                                  // false: serves groups of one only
-  Status (*available)(const Config& config) = nullptr;      // Ok, or why not and how to fix it
+  bool multi_rank = false;                              // false: serves groups of one only
+  Status (*available)(const Config& config) = nullptr;  // Ok, or why not and how to fix it
   Result<std::unique_ptr<Communicator>> (*create)(const BackendContext& context) = nullptr;
 };
 

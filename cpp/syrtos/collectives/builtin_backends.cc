@@ -28,7 +28,8 @@ Result<std::unique_ptr<Communicator>> CreateLocal(const BackendContext&) {
 constexpr int kGlooScore = 10;
 
 // DEEPBIND: torch exports gloo:: names of another age, and ours must not land there (ADR 0006).
-// Sanitizers refuse to load a library with it, so their builds do without, in processes without torch.
+// Sanitizers refuse to load a library with it, so their builds do without, in processes without
+// torch.
 #if SYRTOS_HAVE_SANITIZER
 constexpr int kOpenFlags = RTLD_NOW | RTLD_LOCAL;
 #else
@@ -46,9 +47,9 @@ Status GlooMissing(const std::string& why) {
       "(Debian, Ubuntu: apt-get install libgloo0).");
 }
 
-// The handle stays open for the life of the process: Gloo's threads, and the code and type information
-// of every object and exception that came from the plug-in, live in the library. Opening it again only
-// raises a counter.
+// The handle stays open for the life of the process: Gloo's threads, and the code and type
+// information of every object and exception that came from the plug-in, live in the library.
+// Opening it again only raises a counter.
 Result<GlooPlugin> OpenGloo(const Config& config) {
   const std::string& path = config.gloo_plugin_path;
   if (path.empty()) return GlooMissing("no plug-in was found in the installed package.");
@@ -56,7 +57,8 @@ Result<GlooPlugin> OpenGloo(const Config& config) {
   void* library = dlopen(path.c_str(), kOpenFlags);
   if (library == nullptr) {
     const char* why = dlerror();
-    return GlooMissing(std::string("cannot load it: ") + (why != nullptr ? why : path.c_str()) + ".");
+    return GlooMissing(std::string("cannot load it: ") + (why != nullptr ? why : path.c_str()) +
+                       ".");
   }
   const auto version = reinterpret_cast<decltype(&syrtos_gloo_plugin_version)>(
       dlsym(library, "syrtos_gloo_plugin_version"));

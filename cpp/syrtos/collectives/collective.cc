@@ -31,7 +31,8 @@ constexpr bool RowsAreInOrder() {
 static_assert(RowsAreInOrder(), "a kind's number is its row");
 
 // Index i names the op with number i, as the user writes it.
-constexpr std::array<const char*, 6> kOpNames = {"Average", "Sum", "Adasum", "Min", "Max", "Product"};
+constexpr std::array<const char*, 6> kOpNames = {"Average", "Sum", "Adasum",
+                                                 "Min",     "Max", "Product"};
 
 }  // namespace
 
@@ -61,18 +62,21 @@ Status CheckReducible(ReduceOp op, DType dtype) {
   }
   if (info.kind == DTypeClass::kOpaque) {
     return Status::InvalidArgument(
-        who + " cannot combine elements of this dtype: Syrtos moves them as plain bytes. Use "
-              "allgather, broadcast or alltoall, or convert to a numeric dtype first.");
+        who +
+        " cannot combine elements of this dtype: Syrtos moves them as plain bytes. Use "
+        "allgather, broadcast or alltoall, or convert to a numeric dtype first.");
   }
   if (info.kind == DTypeClass::kBool && op == ReduceOp::kAverage) {
     return Status::InvalidArgument(
-        who + " is not defined for dtype bool: a mean of truth values is no truth value. Use Max (true "
-              "on any rank) or Min (true on all ranks), or convert to float32 first.");
+        who +
+        " is not defined for dtype bool: a mean of truth values is no truth value. Use Max (true "
+        "on any rank) or Min (true on all ranks), or convert to float32 first.");
   }
   if (info.kind == DTypeClass::kComplex && (op == ReduceOp::kMin || op == ReduceOp::kMax)) {
-    return Status::InvalidArgument(who + " is not defined for dtype " + info.name +
-                                   ": complex numbers have no order. Reduce the absolute values, or "
-                                   "the real and imaginary parts, instead.");
+    return Status::InvalidArgument(
+        who + " is not defined for dtype " + info.name +
+        ": complex numbers have no order. Reduce the absolute values, or "
+        "the real and imaginary parts, instead.");
   }
   return Status::Ok();
 }

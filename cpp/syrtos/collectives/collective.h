@@ -25,17 +25,24 @@ enum class CollectiveKind : uint8_t {
 };
 
 // Horovod's codes.
-enum class ReduceOp : uint8_t { kAverage = 0, kSum = 1, kAdasum = 2, kMin = 3, kMax = 4, kProduct = 5 };
+enum class ReduceOp : uint8_t {
+  kAverage = 0,
+  kSum = 1,
+  kAdasum = 2,
+  kMin = 3,
+  kMax = 4,
+  kProduct = 5
+};
 
 struct CollectiveInfo {
   CollectiveKind kind;
-  const char* name;      // "allreduce"
-  bool moves_data;       // false: the agreement itself is the operation
-  bool reduces;          // op, prescale and postscale mean something
+  const char* name;  // "allreduce"
+  bool moves_data;   // false: the agreement itself is the operation
+  bool reduces;      // op, prescale and postscale mean something
   bool has_root;
-  bool same_shape;       // all ranks must bring the same shape
-  bool needs_axis;       // a scalar is an error
-  bool fuses;            // parts of several requests may share one plan
+  bool same_shape;  // all ranks must bring the same shape
+  bool needs_axis;  // a scalar is an error
+  bool fuses;       // parts of several requests may share one plan
 };
 
 const CollectiveInfo& InfoOf(CollectiveKind kind);
@@ -53,12 +60,12 @@ struct Collective {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  int64_t divisor = 1;            // of kAverage: the ranks of the group, joined ones included
-  int root = 0;                   // position in `ranks`
-  uint64_t sequence = 0;          // the plan's number in the world-wide order; unique per engine
-  std::vector<int> ranks;         // global ranks of the group, in order
-  std::vector<uint8_t> active;    // per position: 0 = has joined, takes no part and is not contacted
-  int self = 0;                   // own position in `ranks`; always active
+  int64_t divisor = 1;          // of kAverage: the ranks of the group, joined ones included
+  int root = 0;                 // position in `ranks`
+  uint64_t sequence = 0;        // the plan's number in the world-wide order; unique per engine
+  std::vector<int> ranks;       // global ranks of the group, in order
+  std::vector<uint8_t> active;  // per position: 0 = has joined, is not contacted; empty: all are
+  int self = 0;                 // own position in `ranks`; always active
 
   int size() const { return static_cast<int>(ranks.size()); }
 };
@@ -66,7 +73,7 @@ struct Collective {
 // The memory of one tensor in a collective. `input` and `output` may be the same pointer (in place)
 // and are otherwise disjoint; both live until the operation has ended. Never written: input.
 //   allreduce, broadcast: `count` elements in and out (broadcast reads input on the root only).
-//   allgather:      counts[position] elements from each position; input holds counts[self], output all.
+//   allgather:      counts[position] elements from each; input holds counts[self], output all.
 //   alltoall:       counts[position] to each position, recv_counts[position] from each.
 //   reduce-scatter: counts[position] of the reduced whole go to each; output holds counts[self].
 // Absent (not active) positions contribute nothing: for allgather and alltoall their counts are 0

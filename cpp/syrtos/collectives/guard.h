@@ -1,5 +1,5 @@
-// Where foreign exceptions end: what a communicator calls may throw std::bad_alloc, and an exception
-// must never cross the engine's thread.
+// Where foreign exceptions end: what a communicator calls may throw std::bad_alloc, and an
+// exception must never cross the engine's thread.
 #pragma once
 
 #include <exception>
@@ -17,9 +17,10 @@ auto Guarded(const char* what, Body&& body) noexcept -> decltype(body()) {
   try {
     return std::forward<Body>(body)();
   } catch (const std::bad_alloc&) {
-    return Status::Internal(std::string(what) +
-                            ": out of memory. Free memory on this host, use smaller tensors or lower "
-                            "the fusion threshold.");
+    return Status::Internal(
+        std::string(what) +
+        ": out of memory. Free memory on this host, use smaller tensors or lower "
+        "the fusion threshold.");
   } catch (const std::exception& error) {
     return Status::Internal(std::string(what) + ": " + error.what());
   }

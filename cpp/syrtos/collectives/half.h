@@ -1,10 +1,10 @@
-// IEEE binary16 and bfloat16 to and from float32, correct for subnormals, infinities and NaN, rounded
-// to nearest, ties to even. NaN keeps its sign and upper payload and becomes quiet.
+// IEEE binary16 and bfloat16 to and from float32, correct for subnormals, infinities and NaN,
+// rounded to nearest, ties to even. NaN keeps its sign and upper payload and becomes quiet.
 //
-// Integer arithmetic and selections without branches, so that loops over them vectorise for any x86-64.
-// No float32 subnormal takes part in the arithmetic: the results do not change in a thread whose
-// flush-to-zero bits some other library has set.
-// Method: F. Giesen, "float <-> half conversions" (half_to_float_fast5, float_to_half_fast3_rtne).
+// Integer arithmetic and selections without branches, so that loops over them vectorise for any
+// x86-64. No float32 subnormal takes part in the arithmetic: the results do not change in a thread
+// whose flush-to-zero bits some other library has set. Method: F. Giesen, "float <-> half
+// conversions" (half_to_float_fast5, float_to_half_fast3_rtne).
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,9 @@ inline float HalfToFloat(uint16_t half) {
 
 inline uint16_t FloatToHalf(float value) {
   constexpr uint32_t kInfinity = 255u << 23;
-  constexpr uint32_t kTooLarge = (127u + 16u) << 23;   // 65536: no half however rounded
-  constexpr uint32_t kNormal = 113u << 23;             // 2^-14, the smallest normal half
-  constexpr uint32_t kSubnormalMagic = 126u << 23;     // 0.5: its last bit has the weight 2^-24
+  constexpr uint32_t kTooLarge = (127u + 16u) << 23;  // 65536: no half however rounded
+  constexpr uint32_t kNormal = 113u << 23;            // 2^-14, the smallest normal half
+  constexpr uint32_t kSubnormalMagic = 126u << 23;    // 0.5: its last bit has the weight 2^-24
   const uint32_t bits = FloatBits(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;

@@ -4,9 +4,10 @@
 // rank in order, Finish writes the result. The accumulator is wider than the data where that
 // matters: fp16/bf16 in fp32; means of integers exactly (64-bit sums for up to 32 bits, 128-bit for
 // 64-bit integers) and truncated toward zero; integer sums wrap as NumPy's. NaN in any input of min
-// or max gives NaN. bool: sum and max = or, product and min = and. prescale is applied to each input
-// and postscale to the result, in the accumulator's type; integers are multiplied as double and
-// truncated toward zero. Threads: one per Reducer. No failure: callers checked CheckReducible.
+// or max gives NaN. bool: sum and max = or, product and min = and, scales do not matter. prescale
+// is applied to each input and postscale to the result (of a mean: after the division), in the
+// accumulator's type; integers are multiplied as double and truncated toward zero, what no integer
+// can hold is clamped. Threads: one per Reducer. No failure: callers checked CheckReducible.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ class Reducer {
   virtual void Finish(void* output) = 0;
 };
 
-// For the dtype, op, scales and divisor of `collective`; holds an accumulator of `capacity` elements.
+// For the dtype, op, scales and divisor of `collective`; holds an accumulator of `capacity`
+// elements.
 std::unique_ptr<Reducer> MakeReducer(const Collective& collective, int64_t capacity);
 
 }  // namespace syrtos

@@ -18,8 +18,9 @@ Status CheckCounts(const Collective& collective, const std::vector<int64_t>& cou
   int64_t sum = 0;
   for (int64_t count : counts) {
     if (count < 0 || __builtin_add_overflow(sum, count, &sum)) {
-      return Refuse(collective, std::string(name) + " has an entry or a sum that is negative or "
-                                                    "beyond 2^63-1");
+      return Refuse(collective, std::string(name) +
+                                    " has an entry or a sum that is negative or "
+                                    "beyond 2^63-1");
     }
   }
   return Status::Ok();
@@ -62,7 +63,8 @@ Status CheckPart(const Collective& collective, const Part& part) {
     case CollectiveKind::kRemoveGroup:
       return Refuse(collective, "moves no data and is no work for a communicator");
   }
-  const bool reads = collective.kind != CollectiveKind::kBroadcast || collective.self == collective.root;
+  const bool reads =
+      collective.kind != CollectiveKind::kBroadcast || collective.self == collective.root;
   if (reads) {
     SYRTOS_RETURN_IF_ERROR(
         CheckMemory(collective, "input", part.input, InputElements(collective, part)));

@@ -1,8 +1,8 @@
 // Arithmetic of sizes and positions that the communicators share. Pure, all in 64 bits.
 //
 // Words. A *position* is an index into Collective::ranks. A *member* is a position that is active;
-// members are counted 0, 1, ... in the order of positions. A *slice* is the run of elements that one
-// member owns, a *piece* the part of a slice that is handled at a time.
+// members are counted 0, 1, ... in the order of positions. A *slice* is the run of elements that
+// one member owns, a *piece* the part of a slice that is handled at a time.
 #pragma once
 
 #include <cstdint>

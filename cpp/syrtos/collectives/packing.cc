@@ -43,8 +43,9 @@ class Unpacker {
 };
 
 std::vector<std::vector<int64_t>> AllOffsets(const std::vector<Part>& parts,
-                                             std::vector<int64_t> Part::*counts) {
+                                             std::vector<int64_t> Part::* counts) {
   std::vector<std::vector<int64_t>> offsets;
+  offsets.reserve(parts.size());
   for (const Part& part : parts) offsets.push_back(Offsets(part.*counts));
   return offsets;
 }
@@ -63,7 +64,7 @@ void PackBlocks(const Collective& collective, const std::vector<Part>& parts, ui
 }
 
 void UnpackBlocks(const Collective& collective, const std::vector<Part>& parts,
-                  std::vector<int64_t> Part::*counts, const uint8_t* output) {
+                  std::vector<int64_t> Part::* counts, const uint8_t* output) {
   const auto offsets = AllOffsets(parts, counts);
   Unpacker unpacker(output, collective.item_bytes);
   for (int position = 0; position < collective.size(); ++position) {
@@ -76,7 +77,7 @@ void UnpackBlocks(const Collective& collective, const std::vector<Part>& parts,
 }
 
 std::vector<int64_t> SumCounts(const Collective& collective, const std::vector<Part>& parts,
-                               std::vector<int64_t> Part::*counts) {
+                               std::vector<int64_t> Part::* counts) {
   std::vector<int64_t> sums(collective.ranks.size(), 0);
   for (const Part& part : parts) {
     for (size_t p = 0; p < (part.*counts).size(); ++p) {
@@ -102,7 +103,8 @@ Part PackedPart(const Collective& collective, const std::vector<Part>& parts) {
 }
 
 PackedRegions RegionsOf(const Collective& collective, const Part& whole) {
-  const size_t input = static_cast<size_t>(InputElements(collective, whole)) * collective.item_bytes;
+  const size_t input =
+      static_cast<size_t>(InputElements(collective, whole)) * collective.item_bytes;
   if (InPlace(collective.kind)) return {0, input};
   const size_t begin = (input + kAlignment - 1) / kAlignment * kAlignment;
   return {begin,
@@ -117,7 +119,8 @@ void Pack(const Collective& collective, const std::vector<Part>& parts, uint8_t*
     case CollectiveKind::kAllreduce:
     case CollectiveKind::kAllgather: {
       Packer packer(input, collective.item_bytes);
-      for (const Part& part : parts) packer.Append(part.input, {0, InputElements(collective, part)});
+      for (const Part& part : parts)
+        packer.Append(part.input, {0, InputElements(collective, part)});
       return;
     }
     case CollectiveKind::kAlltoall:

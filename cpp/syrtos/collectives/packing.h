@@ -1,7 +1,8 @@
-// How a list of parts lies in one contiguous buffer, so that one contiguous collective does them all.
+// How a list of parts lies in one contiguous buffer, so that one contiguous collective does them
+// all.
 //
-// allreduce, broadcast: one part after the other. allgather, alltoall, reduce-scatter: one block per
-// position, and in it one part after the other. Pure but for the copies.
+// allreduce, broadcast: one part after the other. allgather, alltoall, reduce-scatter: one block
+// per position, and in it one part after the other. Pure but for the copies.
 #pragma once
 
 #include <cstdint>

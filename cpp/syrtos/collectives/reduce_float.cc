@@ -70,18 +70,24 @@ struct ComplexProduct {
   }
 };
 
-// `x != x` is true for NaN alone, which must win; | instead of || keeps the loop free of branches.
+// NaN must win; | instead of || keeps the loop free of branches.
+template <typename T>
+bool IsNan(T value) {
+  return value !=
+         value;  // NOLINT(misc-redundant-expression): of NaN alone; isnan does not vectorise
+}
+
 struct Min {
   template <typename T>
   static T Combine(T a, T b) {
-    return ((b < a) | (b != b)) ? b : a;
+    return ((b < a) | IsNan(b)) ? b : a;
   }
 };
 
 struct Max {
   template <typename T>
   static T Combine(T a, T b) {
-    return ((b > a) | (b != b)) ? b : a;
+    return ((b > a) | IsNan(b)) ? b : a;
   }
 };
 

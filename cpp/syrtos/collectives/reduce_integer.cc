@@ -1,8 +1,8 @@
 // bool and the integers.
 //
-// Without scales a sum or product wraps in the dtype's own width, as NumPy's. A mean, and whatever is
-// scaled, is accumulated in a wider type and cut to the dtype's width at the end, which for sums gives
-// the same.
+// Without scales a sum or product wraps in the dtype's own width, as NumPy's. A mean, and whatever
+// is scaled, is accumulated in a wider type and cut to the dtype's width at the end, which for sums
+// gives the same.
 #include <cmath>
 #include <cstdlib>
 #include <type_traits>

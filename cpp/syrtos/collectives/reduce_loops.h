@@ -1,7 +1,7 @@
 // The loops behind MakeReducer: how one kind of element is loaded, combined and stored.
 //
-// Plain loops over restrict pointers that the compiler vectorises. A scale of exactly 1 takes a loop
-// without a multiplication. The files reduce_float.cc and reduce_integer.cc instantiate them.
+// Plain loops over restrict pointers that the compiler vectorises. A scale of exactly 1 takes a
+// loop without a multiplication. The files reduce_float.cc and reduce_integer.cc instantiate them.
 #pragma once
 
 #include <cstdint>

@@ -78,31 +78,29 @@ void AgreementCache::Store(std::vector<SharedMeta> metas, Agreement& agreement) 
   const RequestKey& key = metas.front()->key;
   size_t hash = 0;
   Entry* entry = nullptr;
-  if (!key.name.empty()) {
-    auto named = by_name_.find(NameKey(key));
-    if (named != by_name_.end()) entry = &entries_.at(named->second);
-    if (entry != nullptr && entry->pins > 0) return;
-    if (entry != nullptr) entry->metas = std::move(metas);
-  } else {
+  if (key.name.empty()) {
     for (const SharedMeta& meta : metas) Mix(hash, SignatureHash(*meta));
     entry = FindSame(metas, hash);
+  } else if (auto named = by_name_.find(NameKey(key)); named != by_name_.end()) {
+    entry = &entries_.at(named->second);
+    if (entry->pins > 0) return;
   }
-  if (entry == nullptr) entry = NewEntry(std::move(metas), hash);
+  if (entry == nullptr) entry = NewEntry(metas, hash);
   if (entry == nullptr) return;
+  entry->metas = std::move(metas);
   agreement.cache_id = entry->id;
   entry->agreement = agreement;
   if (entry->pins == 0) lru_.splice(lru_.begin(), lru_, entry->place);
 }
 
-AgreementCache::Entry* AgreementCache::NewEntry(std::vector<SharedMeta> metas, size_t hash) {
+AgreementCache::Entry* AgreementCache::NewEntry(const std::vector<SharedMeta>& metas, size_t hash) {
   if (!MakeRoom()) return nullptr;
   uint32_t id = NewId();
   Entry& entry = entries_[id];
   entry.id = id;
   entry.hash = hash;
-  entry.metas = std::move(metas);
   entry.place = lru_.insert(lru_.begin(), id);
-  const RequestKey& key = entry.metas.front()->key;
+  const RequestKey& key = metas.front()->key;
   if (key.name.empty()) {
     by_signature_.emplace(hash, id);
   } else {

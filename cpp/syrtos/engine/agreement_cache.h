@@ -66,7 +66,7 @@ class AgreementCache {
  private:
   static std::string NameKey(const RequestKey& key);
   Entry* FindSame(const std::vector<SharedMeta>& metas, size_t hash);
-  Entry* NewEntry(std::vector<SharedMeta> metas, size_t hash);
+  Entry* NewEntry(const std::vector<SharedMeta>& metas, size_t hash);
   bool MakeRoom();
   void Forget(uint32_t id);
   uint32_t NewId();

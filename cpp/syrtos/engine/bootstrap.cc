@@ -95,7 +95,8 @@ class Bootstrap {
     }
     for (const auto& factory : factories_) {
       if (factory.multi_rank && config_.size == 1) continue;
-      if (factory.multi_rank && !config_.backend.empty() && factory.name != config_.backend) continue;
+      if (factory.multi_rank && !config_.backend.empty() && factory.name != config_.backend)
+        continue;
       Status status = factory.available == nullptr ? Status::Ok() : factory.available(config_);
       if (status.ok()) {
         available_.push_back(factory.name);
@@ -181,8 +182,9 @@ class Bootstrap {
   Status CallRoot() {
     auto root = store_->Get(StoreKey(config_, "root"), Left());
     if (!root.ok()) {
-      return root.status().WithPrefix("init() could not learn the address of rank 0, which publishes "
-                                      "it in its own init(): ");
+      return root.status().WithPrefix(
+          "init() could not learn the address of rank 0, which publishes "
+          "it in its own init(): ");
     }
     size_t bar = root->rfind('|');
     if (bar == std::string::npos) return Status::Internal("malformed address \"" + *root + "\"");
@@ -209,7 +211,8 @@ class Bootstrap {
     for (const auto& theirs : peer_backends_) {
       agreed.erase(std::remove_if(agreed.begin(), agreed.end(),
                                   [&](const std::string& name) {
-                                    return std::find(theirs.begin(), theirs.end(), name) == theirs.end();
+                                    return std::find(theirs.begin(), theirs.end(), name) ==
+                                           theirs.end();
                                   }),
                    agreed.end());
     }
@@ -225,8 +228,9 @@ class Bootstrap {
 
   Status NoBackend() const {
     std::string text = "no communicator that works between ranks is available on all of them. ";
-    text += reasons_.empty() ? "Rank 0 has one, but not every other rank: run `syrtos doctor` there."
-                             : "On rank 0: " + reasons_;
+    text += reasons_.empty()
+                ? "Rank 0 has one, but not every other rank: run `syrtos doctor` there."
+                : "On rank 0: " + reasons_;
     return Status::BackendUnavailable(text);
   }
 

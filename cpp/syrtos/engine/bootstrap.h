@@ -1,7 +1,7 @@
 // How an engine's ranks find each other: store, hellos, agreed communicators.
 //
-// Every step ends on all ranks alike: rank 0 collects each rank's outcome and sends the first failure to
-// all, so that no rank starts alone. Blocks at most config.start_timeout per step.
+// Every step ends on all ranks alike: rank 0 collects each rank's outcome and sends the first
+// failure to all, so that no rank starts alone. Blocks at most config.start_timeout per step.
 #pragma once
 
 #include <memory>

@@ -54,20 +54,23 @@ void Coordinator::Impl::Take(int rank, Post post) {
 }
 
 Status Coordinator::Impl::Admit(int rank, const Incoming& in, const GroupState* group) const {
-  std::string fault;
-  if (group == nullptr) {
-    fault = "there is no process set " + std::to_string(in.key.group) +
-            "; it was never added, or has been removed.";
-  } else if (!group->Has(rank)) {
-    fault = RankText(rank, options_.hosts) + " is not in process set " +
-            std::to_string(in.key.group) + "; only its members may call it.";
-  } else if (IsForWorldOnly(in.kind) && in.key.group != kWorldGroup) {
-    fault = "it is a call of all ranks. Call it without a process set.";
-  } else if (group->departed.ok()) {
+  bool misplaced = IsForWorldOnly(in.kind) && in.key.group != kWorldGroup;
+  if (group != nullptr && group->Has(rank) && !misplaced && group->departed.ok()) {
     return Status::Ok();
   }
   std::string what = Describe(in.kind, in.key) + ": ";
-  return fault.empty() ? group->departed.WithPrefix(what) : Status::InvalidArgument(what + fault);
+  if (group == nullptr) {
+    what += "there is no process set " + std::to_string(in.key.group) +
+            "; it was never added, or has been removed.";
+  } else if (!group->Has(rank)) {
+    what += RankText(rank, options_.hosts) + " is not in process set " +
+            std::to_string(in.key.group) + "; only its members may call it.";
+  } else if (misplaced) {
+    what += "it is a call of all ranks. Call it without a process set.";
+  } else {
+    return group->departed.WithPrefix(what);
+  }
+  return Status::InvalidArgument(what);
 }
 
 // False if nothing is known of the post but that it has to be made again.
@@ -198,7 +201,8 @@ Settled Coordinator::Impl::SettleInFull(const RequestKey& key, const Tally& tall
   } else if (agreement.error.ok() && agreement.absent.empty()) {
     cache_.Store(std::move(metas), agreement);
   }
-  settled.members = agreement.error.ok() ? group.members : std::move(posters);
+  if (agreement.error.ok()) posters = group.members;
+  settled.members = std::move(posters);
   return settled;
 }
 
@@ -258,6 +262,7 @@ std::vector<RequestKey> Coordinator::Impl::TalliesWhere(const TallyFilter& filte
   }
   std::sort(found.begin(), found.end());
   std::vector<RequestKey> keys;
+  keys.reserve(found.size());
   for (auto& [arrival, key] : found) keys.push_back(std::move(key));
   return keys;
 }

@@ -2,14 +2,15 @@
 // (times are handed in), no threads of its own. Serves all groups of the engine, so agreements come
 // out in one world-wide order.
 //
-// The cache: an agreement whose request was right gets an id; rank 0 remembers what each rank posted
-// for it. A rank whose next request has the same signature posts the id alone. All ids equal and
-// nothing changed: ready without validation. One rank posts in full (another shape in an allgather,
-// say): its stored description is replaced and the whole validated again. Works for every kind.
-// Entries beyond `cache_capacity` are dropped, least recently used and not pending first.
+// The cache: an agreement whose request was right gets an id; rank 0 remembers what each rank
+// posted for it. A rank whose next request has the same signature posts the id alone. All ids equal
+// and nothing changed: ready without validation. One rank posts in full (another shape in an
+// allgather, say): its stored description is replaced and the whole validated again. Works for
+// every kind. Entries beyond `cache_capacity` are dropped, least recently used and not pending
+// first.
 //
-// Joined ranks count as having posted everything, in every group; they take no part. What a rank posts
-// after its own join waits until all have joined.
+// Joined ranks count as having posted everything, in every group; they take no part. What a rank
+// posts after its own join waits until all have joined.
 #pragma once
 
 #include <chrono>
@@ -27,19 +28,20 @@ using TimePoint = std::chrono::steady_clock::time_point;
 // One request that is settled, with what the planner needs to know of it.
 struct Settled {
   Agreement agreement;
-  RequestMeta meta;               // of the lowest active rank; meaningful if !error
-  // Who is to hear of it, global ranks ascending. The whole group; of an error, those members whose posts
-  // it answers (a rank that has not posted yet gets its answer when it does: see coordinator_impl.h).
+  RequestMeta meta;  // of the lowest active rank; meaningful if !error
+  // Who is to hear of it, global ranks ascending. The whole group; of an error, those members whose
+  // posts it answers (a rank that has not posted yet gets its answer when it does: see
+  // coordinator_impl.h).
   std::vector<int32_t> members;
 };
 
 struct StallReport {
   RequestKey key;
   CollectiveKind kind;
-  std::vector<int32_t> have;      // ranks that have posted it
+  std::vector<int32_t> have;  // ranks that have posted it
   std::vector<int32_t> missing;
   Seconds age{0};
-  std::string text;               // one line for the user: tensor, who has it, who lacks it, since when
+  std::string text;  // one line for the user: tensor, who has it, who lacks it, since when
 };
 
 class Coordinator {

@@ -103,6 +103,7 @@ std::vector<StallReport> Coordinator::Impl::Stalled(TimePoint now, Seconds older
   std::vector<StallReport> reports;
   auto stalled = TalliesWhere(
       [&](const RequestKey&, const Tally& tally) { return now - tally.since > older_than; });
+  reports.reserve(stalled.size() + 1);
   for (const RequestKey& key : stalled) reports.push_back(ReportOn(key, tallies_.at(key), now));
   if (joined_count_ > 0 && now - JoinWaitsSince() > older_than)
     reports.push_back(ReportOnJoin(now));

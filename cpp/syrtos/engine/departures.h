@@ -4,8 +4,8 @@
 // member that is still reading. So it announces that it leaves; rank 0 passes that on behind all
 // plans it has sent; every rank answers when it has run them; then rank 0 lets the leaver go.
 //
-// Pure bookkeeping; the frames are the negotiator's. Owner: the negotiator. Threads: the holder of the
-// baton. On ranks other than 0 only `Heard`, `TakeUnanswered` and the own state are used.
+// Pure bookkeeping; the frames are the negotiator's. Owner: the negotiator. Threads: the holder of
+// the baton. On ranks other than 0 only `Heard`, `TakeUnanswered` and the own state are used.
 #pragma once
 
 #include <map>

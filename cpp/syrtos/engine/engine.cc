@@ -52,7 +52,8 @@ class Engine::Impl {
     SYRTOS_RETURN_IF_ERROR(CheckProcess());
     SYRTOS_RETURN_IF_ERROR(CheckLocally(request));
     for (auto& part : request.meta.parts) {
-      if (part.dtype != DType::kOpaque) part.item_bytes = static_cast<uint32_t>(InfoOf(part.dtype).bytes);
+      if (part.dtype != DType::kOpaque)
+        part.item_bytes = static_cast<uint32_t>(InfoOf(part.dtype).bytes);
     }
     auto pending = std::make_shared<PendingRequest>();
     auto completion = std::make_shared<Completion>();

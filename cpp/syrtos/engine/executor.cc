@@ -46,13 +46,14 @@ Result<Part> Executor::MakePart(const ResolvedPlan::Entry& entry, const Collecti
   PendingRequest& pending = *entry.pending;
   const PartMeta& meta = pending.request.meta.parts[entry.part];
   static const std::vector<int64_t> kNoRows;
-  const auto& rows = entry.part < pending.agreement.rows.size() ? pending.agreement.rows[entry.part]
-                                                                : kNoRows;
+  const auto& rows =
+      entry.part < pending.agreement.rows.size() ? pending.agreement.rows[entry.part] : kNoRows;
   SYRTOS_ASSIGN_OR_RETURN(PartLayout layout, LayOut(c, meta, rows));
   PartMemory& memory = pending.request.memory[entry.part];
   PartResult& result = pending.request.completion->mutable_results()[entry.part];
   if (memory.output == nullptr && pending.request.allocate) {
-    SYRTOS_ASSIGN_OR_RETURN(memory.output, pending.request.allocate(entry.part, layout.output_shape));
+    SYRTOS_ASSIGN_OR_RETURN(memory.output,
+                            pending.request.allocate(entry.part, layout.output_shape));
   } else if (memory.output == nullptr) {
     SYRTOS_ASSIGN_OR_RETURN(result.owned, AllocateBuffer(layout.output_bytes));
     memory.output = result.owned.get();
@@ -81,7 +82,8 @@ Status Executor::StartNext() {
   for (const auto& entry : plan.entries) timeline_.OperationBegin(entry.pending->request.meta);
   ++plans_;
   parts_ += parts.size();
-  SYRTOS_ASSIGN_OR_RETURN(auto operation, backends_.at(plan.backend).Start(collective, std::move(parts)));
+  SYRTOS_ASSIGN_OR_RETURN(auto operation,
+                          backends_.at(plan.backend).Start(collective, std::move(parts)));
   running_.push_back({std::move(plan), std::move(operation)});
   return Status::Ok();
 }
@@ -109,7 +111,8 @@ Status Executor::Run(bool may_block, std::vector<std::shared_ptr<PendingRequest>
     SYRTOS_RETURN_IF_ERROR(StartNext());
     if (!blocking) continue;
     SYRTOS_RETURN_IF_ERROR(ProgressRunning(finished));
-    // One blocking plan at a time: let the loop hand out what is finished and hear the others first.
+    // One blocking plan at a time: let the loop hand out what is finished and hear the others
+    // first.
     return Status::Ok();
   }
   return ProgressRunning(finished);

@@ -155,8 +155,8 @@ void Liveness::Read(Link& link, Clock::time_point now) {
   while (link.open) {
     auto message = link.peer.channel->Receive();
     if (!message.ok()) {
-      End(link, "has died: its connection ended without a goodbye (" + message.status().message() +
-                    ")");
+      End(link,
+          "has died: its connection ended without a goodbye (" + message.status().message() + ")");
       return;
     }
     if (!*message) return;
@@ -215,7 +215,8 @@ void Liveness::Send(Link& link, Message kind, const Status& status) {
     writer.U8(static_cast<uint8_t>(status.code()));
     writer.String(status.message());
   }
-  // A failed write is not judged here: the read side sees the end of the channel and what came before it.
+  // A failed write is not judged here: the read side sees the end of the channel and what came
+  // before it.
   Status ignored = link.peer.channel->Send(writer.Take());
   static_cast<void>(ignored);
 }
@@ -240,9 +241,8 @@ void Liveness::FlushLinks() {
 }
 
 bool Liveness::GoodbyeDone() const {
-  return std::all_of(links_.begin(), links_.end(), [](const Link& link) {
-    return !link.open || link.saw_bye || link.left;
-  });
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const Link& link) { return !link.open || link.saw_bye || link.left; });
 }
 
 }  // namespace syrtos

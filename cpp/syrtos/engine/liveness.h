@@ -2,8 +2,8 @@
 //
 // Each rank keeps a health channel to rank 0 and sends a heartbeat over it; rank 0 passes on what
 // concerns all. A channel that ends without a goodbye, or a rank silent for peer_timeout, is a lost
-// peer. The first cause (anyone's) reaches every rank and stays. A rank that leaves says goodbye and waits
-// for the answer, so its connections may then be closed without alarm.
+// peer. The first cause (anyone's) reaches every rank and stays. A rank that leaves says goodbye
+// and waits for the answer, so its connections may then be closed without alarm.
 //
 // Owner: the engine. Threads: as marked. Failure: none of its own; it reports causes.
 #pragma once
@@ -31,8 +31,8 @@ struct Peer {
 class Liveness {
  public:
   using Clock = std::chrono::steady_clock;
-  // `on_cause` is called once the cause is set (on the reporter's or the liveness thread); it must only
-  // abort communicators and wake the loop. Without peers there is no thread.
+  // `on_cause` is called once the cause is set (on the reporter's or the liveness thread); it must
+  // only abort communicators and wake the loop. Without peers there is no thread.
   static Result<std::unique_ptr<Liveness>> Start(const Config& config, std::string own_name,
                                                  std::vector<Peer> peers,
                                                  std::function<void(const Status&)> on_cause);
@@ -53,8 +53,8 @@ class Liveness {
     Peer peer;
     Clock::time_point last_heard;
     bool open = true;
-    bool left = false;       // said goodbye
-    bool saw_bye = false;    // answered ours
+    bool left = false;     // said goodbye
+    bool saw_bye = false;  // answered ours
     bool write_watched = false;
   };
   Liveness(const Config& config, std::string own_name, std::vector<Peer> peers,
@@ -76,9 +76,9 @@ class Liveness {
   Poller poller_;
   Event event_;
   const std::map<int, std::string> names_;
-  std::vector<Link> links_;          // liveness thread only
-  bool said_bye_ = false;            // liveness thread only
-  bool told_ = false;                // liveness thread only: our own report is sent
+  std::vector<Link> links_;  // liveness thread only
+  bool said_bye_ = false;    // liveness thread only
+  bool told_ = false;        // liveness thread only: our own report is sent
   Clock::time_point next_heartbeat_;
 
   mutable Mutex mutex_;

@@ -8,8 +8,9 @@
 namespace syrtos {
 namespace {
 
-// A communicator's error and the health channel's verdict on the same death arrive within microseconds of
-// each other, in any order; the verdict names rank, host and cause, so it gets this long.
+// A communicator's error and the health channel's verdict on the same death arrive within
+// microseconds of each other, in any order; the verdict names rank, host and cause, so it gets this
+// long.
 constexpr std::chrono::milliseconds kVerdictGrace{1000};
 constexpr Seconds kGoodbyeTimeout{2.0};
 
@@ -38,12 +39,13 @@ Status Loop::Start() {
   poller_ = std::move(poller);
   submitted_ = std::move(event);
   SYRTOS_RETURN_IF_ERROR(negotiator_->WatchWith(*poller_));
-  SYRTOS_ASSIGN_OR_RETURN(
-      liveness_, Liveness::Start(config_, own_name_, std::move(health_peers_), [this](const Status& cause) {
-        // Runs on any thread, so it must not touch the loop: break the waits and wake it.
-        backends_.AbortAll(cause);
-        submitted_->Set();
-      }));
+  SYRTOS_ASSIGN_OR_RETURN(liveness_, Liveness::Start(config_, own_name_, std::move(health_peers_),
+                                                     [this](const Status& cause) {
+                                                       // Runs on any thread, so it must not touch
+                                                       // the loop: break the waits and wake it.
+                                                       backends_.AbortAll(cause);
+                                                       submitted_->Set();
+                                                     }));
   return Status::Ok();
 }
 
@@ -85,7 +87,8 @@ void Loop::Accept(const PlanBatch& batch, Finished& finished) {
   std::vector<std::shared_ptr<PendingRequest>> own;
   for (const Agreement& agreement : batch.agreements) {
     own.push_back(pending_.Find(agreement.key));
-    // Not ours: an error settled before this rank asked, or a joined rank's share of a common message.
+    // Not ours: an error settled before this rank asked, or a joined rank's share of a common
+    // message.
     if (own.back() != nullptr) AcceptAgreement(own.back(), agreement, finished);
   }
   for (const Plan& plan : batch.plans) {
@@ -114,11 +117,10 @@ void Loop::AcceptAgreement(const std::shared_ptr<PendingRequest>& own, const Agr
     return;
   }
   if (meta.kind == CollectiveKind::kAddGroup) {
+    queue_.OnGroupAdded(static_cast<uint32_t>(agreement.value));
     groups_.Add(static_cast<uint32_t>(agreement.value), meta.ranks);
   } else if (meta.kind == CollectiveKind::kRemoveGroup) {
     groups_.Remove(static_cast<uint32_t>(meta.ranks.at(0)));
-  } else if (meta.kind == CollectiveKind::kJoin) {
-    queue_.OnJoined();
   }
   Finish(own, Status::Ok(), agreement.value, finished);
 }

@@ -31,30 +31,33 @@ class Loop {
   ~Loop();
   Status Start();
 
-  // One turn. Requests that ended and have a callback are appended to `finished`; the others' waiters are
-  // woken at once. `may_block`: blocking communicators may be entered (the engine thread).
+  // One turn. Requests that ended and have a callback are appended to `finished`; the others'
+  // waiters are woken at once. `may_block`: blocking communicators may be entered (the engine
+  // thread).
   void RunOnce(bool may_block, Finished& finished);
-  // How long the driver may sleep in poller(): zero = not at all, nullopt = until something happens.
+  // How long the driver may sleep in poller(): zero = not at all, nullopt = until something
+  // happens.
   std::optional<std::chrono::milliseconds> SleepLimit(TimePoint now) const;
-  // On the way out, asked turn by turn: true when this rank may close its connections, because all plans
-  // that were agreed have run here and on the ranks that share them (or all has failed anyway).
+  // On the way out, asked turn by turn: true when this rank may close its connections, because all
+  // plans that were agreed have run here and on the ranks that share them (or all has failed
+  // anyway).
   bool ReadyToLeave();
   // Fails everything pending; the loop is then at its end.
   void FailAll(const Status& cause, Finished& finished);
   // Says goodbye to the other ranks and closes the communicators. After the last turn.
   void Leave();
 
-  void Kick() { submitted_->Set(); }                      // (any) wakes whoever sleeps in poller()
+  void Kick() { submitted_->Set(); }  // (any) wakes whoever sleeps in poller()
   Poller& poller() { return *poller_; }
-  void ReportFailure(const Status& cause) { liveness_->Report(cause); }  // (any)
+  void ReportFailure(const Status& cause) { liveness_->Report(cause); }        // (any)
   void AbortCommunicators(const Status& cause) { backends_.AbortAll(cause); }  // (any)
-  Status cause() const { return liveness_->cause(); }     // (any)
-  bool callers_may_drive() const { return !backends_.AnyMayBlock(); }  // (any)
-  RequestQueue& queue() { return queue_; }                // (any)
-  const GroupTable& groups() const { return groups_; }    // (any)
-  Timeline& timeline() { return timeline_; }              // (any)
-  std::vector<std::string> BackendNames() const;          // (any)
-  Engine::Counters counters() const;                      // (any)
+  Status cause() const { return liveness_->cause(); }                          // (any)
+  bool callers_may_drive() const { return !backends_.AnyMayBlock(); }          // (any)
+  RequestQueue& queue() { return queue_; }                                     // (any)
+  const GroupTable& groups() const { return groups_; }                         // (any)
+  Timeline& timeline() { return timeline_; }                                   // (any)
+  std::vector<std::string> BackendNames() const;                               // (any)
+  Engine::Counters counters() const;                                           // (any)
 
  private:
   void PostNewRequests();

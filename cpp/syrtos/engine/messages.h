@@ -1,10 +1,10 @@
 // What ranks tell each other: plain values, without memory or behaviour. Bytes: wire.h.
 //
 // Words. A *request* is one call of the user: a kind, a name, options and one or more parts
-// (tensors). A *post* tells rank 0 that a rank has made it. When all active members have posted, the
-// coordinator settles the *agreement*: the error for all, or what each must know to go on. A *plan*
-// is one collective over parts of one or several agreements; its place in the world-wide order is its
-// sequence number.
+// (tensors). A *post* tells rank 0 that a rank has made it. When all active members have posted,
+// the coordinator settles the *agreement*: the error for all, or what each must know to go on. A
+// *plan* is one collective over parts of one or several agreements; its place in the world-wide
+// order is its sequence number.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ constexpr uint32_t kWorldGroup = 0;
 constexpr uint32_t kNoCacheId = 0xffffffffu;
 
 struct PartMeta {
-  std::string name;             // may be empty
+  std::string name;  // may be empty
   DType dtype = DType::kFloat32;
   uint32_t item_bytes = 4;
   Shape shape;
   std::vector<int64_t> splits;  // alltoall: rows for each position of the group
   bool operator==(const PartMeta& o) const {
-    return dtype == o.dtype && item_bytes == o.item_bytes && shape == o.shape && splits == o.splits &&
-           name == o.name;
+    return dtype == o.dtype && item_bytes == o.item_bytes && shape == o.shape &&
+           splits == o.splits && name == o.name;
   }
 };
 
-// A pending request is identified by this, on all ranks. Named: call == 0. Unnamed: name is empty and
-// call counts the unnamed requests of the group on each rank (its upper 24 bits count joins).
+// A pending request is identified by this, on all ranks. Named: call == 0. Unnamed: name is empty
+// and call counts the unnamed requests of the group on each rank (its upper 24 bits count joins).
 struct RequestKey {
   uint32_t group = kWorldGroup;
   std::string name;
@@ -54,9 +54,9 @@ struct RequestMeta {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  int32_t root = 0;              // a global rank
+  int32_t root = 0;  // a global rank
   std::vector<PartMeta> parts;
-  std::vector<int32_t> ranks;    // kAddGroup: its members; kRemoveGroup: {group id}
+  std::vector<int32_t> ranks;  // kAddGroup: its members; kRemoveGroup: {group id}
 
   // Equal in all but the call number: what the plan cache compares.
   bool SameSignature(const RequestMeta& o) const;
@@ -65,8 +65,8 @@ struct RequestMeta {
 // "rank r has made this request", in full or by the id of an agreement that rank 0 remembers.
 struct Post {
   uint32_t cache_id = kNoCacheId;
-  uint64_t call = 0;    // with a cache id: which call of an unnamed request
-  RequestMeta meta;     // without a cache id
+  uint64_t call = 0;  // with a cache id: which call of an unnamed request
+  RequestMeta meta;   // without a cache id
 };
 
 struct Agreement {
@@ -88,16 +88,16 @@ struct PlanEntry {
 
 struct Plan {
   uint64_t sequence = 0;
-  uint8_t backend = 0;     // index into the agreed list of communicators
+  uint8_t backend = 0;  // index into the agreed list of communicators
   std::vector<PlanEntry> entries;
 };
 
-// What rank 0 sends to a member: only agreements and plans of groups it belongs to. To be taken in the
-// order of the fields: an id may be given or used by an agreement and forgotten in one batch.
+// What rank 0 sends to a member: only agreements and plans of groups it belongs to. To be taken in
+// the order of the fields: an id may be given or used by an agreement and forgotten in one batch.
 struct PlanBatch {
   std::vector<Agreement> agreements;
-  std::vector<Plan> plans;            // agreements without data (barrier, errors) have none
-  std::vector<uint32_t> forgotten;    // cache ids that must not be used from now on
+  std::vector<Plan> plans;          // agreements without data (barrier, errors) have none
+  std::vector<uint32_t> forgotten;  // cache ids that must not be used from now on
   // Posts by cache id that arrived after the id was forgotten: post them again in full.
   std::vector<std::pair<uint32_t, uint64_t>> repost;  // (cache id, call)
 };

@@ -15,11 +15,11 @@ namespace {
 
 // The first byte of every frame on a control channel (docs/wire_format.md).
 enum class Frame : char {
-  kPosts = 'P',    // rank -> 0: posts
-  kBatch = 'B',    // 0 -> rank: a plan batch
-  kLeave = 'L',    // rank -> 0: I leave; 0 -> rank: that rank leaves (its number follows)
-  kAnswer = 'A',   // rank -> 0: I have run all that I had agreed with that rank
-  kGo = 'G',       // 0 -> rank: all have answered, go
+  kPosts = 'P',   // rank -> 0: posts
+  kBatch = 'B',   // 0 -> rank: a plan batch
+  kLeave = 'L',   // rank -> 0: I leave; 0 -> rank: that rank leaves (its number follows)
+  kAnswer = 'A',  // rank -> 0: I have run all that I had agreed with that rank
+  kGo = 'G',      // 0 -> rank: all have answered, go
 };
 
 std::string MakeFrame(Frame frame, const std::string& body = "") {
@@ -46,8 +46,7 @@ Result<int> RankIn(const std::string& message, int size) {
 
 Negotiator::Negotiator(const Config& config, std::vector<std::unique_ptr<Channel>> channels,
                        std::vector<std::string> hosts, const BackendRegistry& backends,
-                       const PendingTable& pending,
-                       std::function<Status(int rank)> departure_cause)
+                       const PendingTable& pending, std::function<Status(int rank)> departure_cause)
     : config_(config),
       channels_(std::move(channels)),
       backends_(backends),
@@ -217,7 +216,8 @@ Status Negotiator::ReceiveFromRoot(TimePoint now, std::vector<PlanBatch>& batche
     if (!*message) break;
     auto frame = static_cast<Frame>((*message)->empty() ? 0 : (**message)[0]);
     if (frame == Frame::kBatch) {
-      SYRTOS_ASSIGN_OR_RETURN(PlanBatch batch, DecodePlanBatch(std::string_view(**message).substr(1)));
+      SYRTOS_ASSIGN_OR_RETURN(PlanBatch batch,
+                              DecodePlanBatch(std::string_view(**message).substr(1)));
       SYRTOS_RETURN_IF_ERROR(Deliver(std::move(batch), batches));
     } else if (frame == Frame::kLeave) {
       SYRTOS_ASSIGN_OR_RETURN(int leaver, RankIn(**message, config_.size));
@@ -236,7 +236,9 @@ Status Negotiator::PlanSettled(TimePoint now, std::vector<PlanBatch>& batches) {
   PlannerOptions options;
   options.fusion_threshold_bytes = config_.fusion_threshold_bytes;
   options.first_sequence = next_sequence_;
-  options.choose = [this](const Collective& c, int64_t bytes) { return backends_.Choose(c, bytes); };
+  options.choose = [this](const Collective& c, int64_t bytes) {
+    return backends_.Choose(c, bytes);
+  };
   Planned planned = MakePlans(settled, options);
   next_sequence_ = planned.next_sequence;
   return Distribute(now, settled, planned.plans, batches);
@@ -249,7 +251,8 @@ Status Negotiator::Distribute(TimePoint now, const std::vector<Settled>& settled
     return static_cast<int>(s.members.size()) == config_.size && s.agreement.absent.empty();
   });
   std::string shared;  // the same bytes for every rank, in the common case encoded once
-  // Rank 0's own batch comes last: it may end in a blocking plan, and the others should not wait for it.
+  // Rank 0's own batch comes last: it may end in a blocking plan, and the others should not wait
+  // for it.
   for (int rank = config_.size - 1; rank >= 0; --rank) {
     auto reposts = coordinator_->TakeReposts(rank);
     if (settled.empty() && forgotten.empty() && reposts.empty()) continue;

@@ -2,9 +2,9 @@
 //
 // A star of control channels today; ranks of one host and trees of hosts can come behind the same
 // interface. Nothing here blocks. Owner: the engine. Threads: the holder of the baton.
-// Failure: a malformed message is returned by Exchange and is fatal for the engine. A channel that ends is
-// no verdict: whether its rank left in good order or died is the liveness thread's to say; `lost` tells
-// since when the engine has been waiting for that word.
+// Failure: a malformed message is returned by Exchange and is fatal for the engine. A channel that
+// ends is no verdict: whether its rank left in good order or died is the liveness thread's to say;
+// `lost` tells since when the engine has been waiting for that word.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ namespace syrtos {
 
 class Negotiator {
  public:
-  // `channels`: on rank 0 one per other rank (index rank - 1), else the one to rank 0. `hosts` per rank
-  // (rank 0 only). The references outlive the negotiator.
+  // `channels`: on rank 0 one per other rank (index rank - 1), else the one to rank 0. `hosts` per
+  // rank (rank 0 only). The references outlive the negotiator.
   Negotiator(const Config& config, std::vector<std::unique_ptr<Channel>> channels,
              std::vector<std::string> hosts, const BackendRegistry& backends,
              const PendingTable& pending, std::function<Status(int rank)> departure_cause);
@@ -44,10 +44,11 @@ class Negotiator {
   // Some rank leaves and is to be told when this one has run all that has arrived so far.
   bool owes_answer() const { return departures_.owes_answer(); }
   void AnswerLeavers(TimePoint now);
-  // Rank 0 has left in good order, after all had answered, and this rank stays: nobody coordinates any more.
+  // Rank 0 has left in good order, after all had answered, and this rank stays: nobody coordinates
+  // any more.
   bool root_left() const { return root_leaving_ && ended_[0] && !leaving_; }
-  // Sends what is queued, reads what has come, and on rank 0 settles and plans. Appends batches for this
-  // rank, their agreements in full.
+  // Sends what is queued, reads what has come, and on rank 0 settles and plans. Appends batches for
+  // this rank, their agreements in full.
   Status Exchange(TimePoint now, std::vector<PlanBatch>& batches);
   // rank 0: logs what has been waiting too long and expires what passed the limit.
   void WatchStalls(TimePoint now);
@@ -97,12 +98,12 @@ class Negotiator {
   std::vector<Post> outgoing_;
   // Own requests that were posted by id, in case the id turns out to be forgotten.
   std::map<std::pair<uint32_t, uint64_t>, RequestKey> posted_by_id_;
-  std::vector<bool> ended_;         // no longer read or written
-  std::vector<bool> departed_;      // left in good order
+  std::vector<bool> ended_;     // no longer read or written
+  std::vector<bool> departed_;  // left in good order
   std::vector<Lost> losses_;
   Departures departures_;
-  bool leaving_ = false;            // this rank has announced it
-  bool released_ = false;           // and may go
+  bool leaving_ = false;   // this rank has announced it
+  bool released_ = false;  // and may go
   bool root_leaving_ = false;
   std::vector<bool> write_watched_;
   uint64_t next_sequence_ = 1;

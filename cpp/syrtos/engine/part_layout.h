@@ -9,12 +9,12 @@
 namespace syrtos {
 
 struct PartLayout {
-  int64_t count = 0;                    // allreduce, broadcast
-  std::vector<int64_t> counts;          // see Part
+  int64_t count = 0;            // allreduce, broadcast
+  std::vector<int64_t> counts;  // see Part
   std::vector<int64_t> recv_counts;
   Shape output_shape;
   uint64_t output_bytes = 0;
-  std::vector<int64_t> received_rows;   // alltoall
+  std::vector<int64_t> received_rows;  // alltoall
 };
 
 // `meta` is this rank's own tensor, `rows` the agreement's (see Agreement::rows).

@@ -1,5 +1,5 @@
-// A member's half of the cache: which of its own requests it may post by id, and the agreements behind
-// the ids. Owner: the negotiator. Threads: the holder of the baton.
+// A member's half of the cache: which of its own requests it may post by id, and the agreements
+// behind the ids. Owner: the negotiator. Threads: the holder of the baton.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace syrtos {
 
 class PlanCache {
  public:
-  // The post for this request: by id if an agreement with the same signature is known, else in full.
+  // The post for this request: by id if an agreement with the same signature is known, else in
+  // full.
   Post MakePost(const RequestMeta& meta) const;
   // Remembers `agreement` (which has a cache id) for this rank's own `meta`.
   void Remember(const RequestMeta& meta, const Agreement& agreement);

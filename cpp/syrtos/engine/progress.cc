@@ -117,7 +117,8 @@ bool Progress::WaitFor(const Completion& completion, std::chrono::nanoseconds ti
     loop_->Kick();
     if (done) return true;
   }
-  auto left = std::max<std::chrono::nanoseconds>(deadline - Clock::now(), std::chrono::nanoseconds(0));
+  auto left =
+      std::max<std::chrono::nanoseconds>(deadline - Clock::now(), std::chrono::nanoseconds(0));
   return completion.WaitFor(left);
 }
 

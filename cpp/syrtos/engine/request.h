@@ -26,7 +26,7 @@ struct PartMemory {
 struct PartResult {
   void* output = nullptr;
   Shape shape;
-  OwnedBuffer owned;                    // set if the engine allocated
+  OwnedBuffer owned;                     // set if the engine allocated
   std::vector<int64_t> received_splits;  // alltoall: rows from each position
 };
 
@@ -58,8 +58,9 @@ class Completion {
 struct Request {
   RequestMeta meta;
   std::vector<PartMemory> memory;  // one per part
-  // Called by whichever thread drives the engine when the size of an output is known; must return memory
-  // that stays until `callback`, and must not call back into the engine. Null: the engine allocates.
+  // Called by whichever thread drives the engine when the size of an output is known; must return
+  // memory that stays until `callback`, and must not call back into the engine. Null: the engine
+  // allocates.
   std::function<Result<void*>(size_t part, const Shape& shape)> allocate;
   // Called once after completion, outside the engine's single-writer section, by the engine thread.
   // Must not wait for collectives; may submit.

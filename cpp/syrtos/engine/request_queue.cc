@@ -21,6 +21,12 @@ Status RequestQueue::Push(std::shared_ptr<PendingRequest> pending) {
   } else {
     meta.key.call = (join_round_ << 40) | ++calls_[meta.key.group];
   }
+  if (meta.kind == CollectiveKind::kJoin) {
+    // Ranks join after different numbers of calls, so what they call afterwards is counted anew.
+    // Every rank joins once a round, which keeps the rounds equal.
+    ++join_round_;
+    calls_.clear();
+  }
   queue_.push_back(std::move(pending));
   return Status::Ok();
 }
@@ -36,10 +42,9 @@ void RequestQueue::Release(const RequestKey& key) {
   names_.erase({key.group, key.name});
 }
 
-void RequestQueue::OnJoined() {
+void RequestQueue::OnGroupAdded(uint32_t group) {
   MutexLock lock(mutex_);
-  ++join_round_;
-  calls_.clear();
+  calls_.erase(group);
 }
 
 void RequestQueue::Close(const Status& cause) {

@@ -59,8 +59,9 @@ Status Timeline::Start(const std::string& path, int rank, bool mark_cycles) {
   rows_.clear();
   auto epoch = std::chrono::system_clock::now().time_since_epoch();
   auto micros = std::chrono::duration_cast<std::chrono::microseconds>(epoch).count();
-  buffer_ = "[\n{\"name\":\"syrtos\",\"ph\":\"M\",\"pid\":0,\"args\":{\"rank\":" + std::to_string(rank) +
-            ",\"start_time_since_epoch_in_micros\":" + std::to_string(micros) + "}}";
+  buffer_ =
+      "[\n{\"name\":\"syrtos\",\"ph\":\"M\",\"pid\":0,\"args\":{\"rank\":" + std::to_string(rank) +
+      ",\"start_time_since_epoch_in_micros\":" + std::to_string(micros) + "}}";
   end_ = 0;
   FlushLocked();
   return Status::Ok();
@@ -78,7 +79,9 @@ void Timeline::NegotiateBegin(const RequestMeta& meta) {
   Event(meta, 'B', "NEGOTIATE_" + Upper(InfoOf(meta.kind).name));
 }
 void Timeline::NegotiateEnd(const RequestMeta& meta) { Event(meta, 'E', ""); }
-void Timeline::OperationBegin(const RequestMeta& meta) { Event(meta, 'B', Upper(InfoOf(meta.kind).name)); }
+void Timeline::OperationBegin(const RequestMeta& meta) {
+  Event(meta, 'B', Upper(InfoOf(meta.kind).name));
+}
 void Timeline::OperationEnd(const RequestMeta& meta) { Event(meta, 'E', ""); }
 
 void Timeline::Cycle() {
@@ -101,8 +104,8 @@ void Timeline::Event(const RequestMeta& meta, char phase, const std::string& nam
 
 int Timeline::RowOf(const RequestMeta& meta) {
   // Unnamed requests share one row per kind: their call numbers would make a row each.
-  std::string label = meta.key.name.empty() ? std::string("unnamed ") + InfoOf(meta.kind).name
-                                            : meta.key.name;
+  std::string label =
+      meta.key.name.empty() ? std::string("unnamed ") + InfoOf(meta.kind).name : meta.key.name;
   auto [found, fresh] = rows_.emplace(label, static_cast<int>(rows_.size()) + 1);
   if (fresh) {
     Append("{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":" + std::to_string(found->second) +
@@ -138,7 +141,8 @@ void Timeline::FlushLocked() {
 }
 
 double Timeline::NowMicros() const {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin_).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin_)
+      .count();
 }
 
 }  // namespace syrtos

@@ -1,8 +1,9 @@
-// Events of the loop as a Chrome trace (a JSON array; opens in Perfetto). An observer: never steers.
+// Events of the loop as a Chrome trace (a JSON array; opens in Perfetto). An observer: never
+// steers.
 //
-// One row ("process") per tensor name: NEGOTIATE_<KIND> from the post to the agreement, then <KIND> while
-// a communicator works. Times are microseconds since the file was begun. The file is closed with its
-// bracket after every flush, so it can be read at any moment. Threads: any (one lock).
+// One row ("process") per tensor name: NEGOTIATE_<KIND> from the post to the agreement, then <KIND>
+// while a communicator works. Times are microseconds since the file was begun. The file is closed
+// with its bracket after every flush, so it can be read at any moment. Threads: any (one lock).
 // Failure: an unwritable path is a warning naming it, and the run goes on.
 #pragma once
 

@@ -1,6 +1,5 @@
 #include "syrtos/engine/wire.h"
 
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -48,8 +47,7 @@ int64_t UnZigZag(uint64_t v) {
 }
 
 bool IsOne(double v) {
-  const double one = 1.0;
-  return std::memcmp(&v, &one, sizeof v) == 0;
+  return v == 1.0;  // no other double equals it
 }
 
 // Ids and call numbers mostly count up, so each is written as its distance from the last one plus

@@ -1,7 +1,7 @@
 // Bytes of posts and plan batches; the format is docs/wire_format.md. Pure functions.
-// Failure: decoding anything malformed gives kInternal "malformed ..."; it never reads past the end,
-// never allocates more than a fixed multiple of the input, and never throws. A cached agreement travels as
-// its id and call number alone.
+// Failure: decoding anything malformed gives kInternal "malformed ..."; it never reads past the
+// end, never allocates more than a fixed multiple of the input, and never throws. A cached
+// agreement travels as its id and call number alone.
 #pragma once
 
 #include <string>

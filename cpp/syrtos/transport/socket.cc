@@ -67,7 +67,7 @@ bool SocketName(int fd, int (*which)(int, sockaddr*, socklen_t*), sockaddr_stora
                 socklen_t* length) {
   *name = {};
   *length = sizeof *name;
-  return which(fd, reinterpret_cast<sockaddr*>(name), length) == 0;
+  return fd >= 0 && which(fd, reinterpret_cast<sockaddr*>(name), length) == 0;
 }
 
 // A connection attempt to a free port of this host may, by TCP's simultaneous open, meet itself.
@@ -211,8 +211,6 @@ std::string EndpointText(const std::string& address, int port) {
 }
 
 std::string PeerText(int fd) {
-  const std::string unknown = "the peer";
-  if (fd < 0) return unknown;
   sockaddr_storage name;
   socklen_t length = 0;
   char host[NI_MAXHOST];
@@ -221,7 +219,7 @@ std::string PeerText(int fd) {
       (name.ss_family != AF_INET && name.ss_family != AF_INET6) ||
       getnameinfo(reinterpret_cast<sockaddr*>(&name), length, host, sizeof host, port, sizeof port,
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return unknown;
+    return "the peer";
   }
   return HostAndPort(host, port);
 }

@@ -40,6 +40,14 @@ def without_worker(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
 
 
+def tell_other_ranks(error: BaseException) -> None:
+    """Let ranks that wait for this one raise its own words; nothing to do if it never used Syrtos."""
+    session = sys.modules.get("syrtos._session")
+    if session is not None:
+        with contextlib.suppress(Exception):
+            session.report_failure(error)
+
+
 def write_error(error: BaseException, note: str = "") -> None:
     """Write an exception, as itself if that can be pickled, and as text in any case."""
     import cloudpickle
@@ -71,6 +79,7 @@ def run_call() -> int:
         write_outcome({"kind": "exit"}, b"")
         raise exit_
     except BaseException as error:
+        tell_other_ranks(error)
         write_error(error)
         return 1
     import cloudpickle

@@ -74,6 +74,8 @@ def name_of(value: Any) -> str:
     The numbers that Keras gives to layers without a name are left out: they count what a process
     has made so far, and a rank that has made one model more must still train with the others.
     """
+    if isinstance(value, tf.Tensor):
+        return ""
     path = getattr(value, "path", None)  # Keras 3
     if not isinstance(path, str):
         path = str(value.name).removesuffix(":0") if isinstance(value, tf.Variable) else ""
@@ -116,8 +118,12 @@ def to_tensor(value: Any, what: str) -> Any:
     what : str
         The function, for the message.
     """
-    tensor = tf.convert_to_tensor(backing_variable(value))
-    check_types([tensor], [name_of(value)], what)
+    if isinstance(value, tf.Tensor):
+        tensor = value
+    else:
+        tensor = tf.convert_to_tensor(backing_variable(value))
+    if tensor.dtype not in _SUPPORTED:
+        check_types([tensor], [name_of(value)], what)
     return tensor
 
 

@@ -35,9 +35,9 @@ def _check_sparse(op: ReduceOp, prescale: float, postscale: float) -> None:
         )
 
 
-def _allreduce_sparse(slices: Any, op: ReduceOp, group: int, name: str | None) -> Any:
+def _allreduce_sparse(slices: Any, op: ReduceOp, group: int, **request: Any) -> Any:
     """Gather the rows of all ranks: their sum, in a form that any optimizer takes."""
-    values, indices = ops.allgather([slices.values, slices.indices], group=group, name=name)
+    values, indices = ops.allgather([slices.values, slices.indices], group=group, **request)
     if op == ReduceOp.Average:
         size, _ = ops.group(group)
         values /= tf.cast(size, values.dtype)
@@ -51,13 +51,12 @@ def _allreduce_dense(
     compression: Any,
     **request: Any,
 ) -> list[Any]:
+    if any(names):
+        request["tensor_names"] = names
+    if compression is Compression.none:
+        return ops.allreduce(tensors, op, **request)
     squeezed = [adapter.Squeezed(tensor, compression) for tensor in tensors]
-    results = ops.allreduce(
-        [item.sent for item in squeezed],
-        op,
-        tensor_names=list(names) if any(names) else (),
-        **request,
-    )
+    results = ops.allreduce([item.sent for item in squeezed], op, **request)
     return [item.open(result) for item, result in zip(squeezed, results, strict=True)]
 
 
@@ -182,8 +181,13 @@ process_set, ignore_name_scope, name
         _check_sparse(chosen, prescale_factor, postscale_factor)
     with _device(device_sparse):
         for i in sparse:
-            part = f"{name}_sparse_{i}" if name else None
-            results[i] = _allreduce_sparse(tensors[i], chosen, group, part)
+            results[i] = _allreduce_sparse(
+                tensors[i],
+                chosen,
+                group,
+                name=f"{name}_sparse_{i}" if name else None,
+                ignore_name_scope=ignore_name_scope,
+            )
     if dense:
         names = [tensor_names[i] if tensor_names else adapter.name_of(tensors[i]) for i in dense]
         with _device(device_dense):

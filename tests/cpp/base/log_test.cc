@@ -91,6 +91,7 @@ TEST_F(LogTest, ALineIsOneWrite) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), 0);
   const int saved = dup(STDERR_FILENO);
+  ASSERT_GE(saved, 0);
   dup2(pair[0], STDERR_FILENO);
   SYRTOS_LOG(kError, "test") << std::string(1000, 'a') << "end";
   dup2(saved, STDERR_FILENO);

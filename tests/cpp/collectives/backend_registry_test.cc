@@ -71,7 +71,8 @@ TEST(BuiltinBackendsTest, AMissingGlooSaysHowToGetIt) {
     config.gloo_plugin_path = path;
     const Status status = gloo.available(config);
     EXPECT_EQ(status.code(), StatusCode::kBackendUnavailable);
-    EXPECT_NE(status.message().find("apt-get install libgloo"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("apt-get install libgloo"), std::string::npos)
+        << status.message();
     EXPECT_EQ(gloo.create({&config, nullptr}).status().code(), StatusCode::kBackendUnavailable);
   }
 }

@@ -41,7 +41,8 @@ TEST(CollectiveTest, RefusesReductionsWithoutMeaning) {
     for (ReduceOp op : AllOps()) {
       bool sensible = kind != DTypeClass::kOpaque;
       if (kind == DTypeClass::kBool && op == ReduceOp::kAverage) sensible = false;
-      if (kind == DTypeClass::kComplex && (op == ReduceOp::kMin || op == ReduceOp::kMax)) sensible = false;
+      if (kind == DTypeClass::kComplex && (op == ReduceOp::kMin || op == ReduceOp::kMax))
+        sensible = false;
       const Status status = CheckReducible(op, dtype);
       EXPECT_EQ(status.ok(), sensible) << InfoOf(dtype).name << " " << ReduceOpName(op);
       if (status.ok()) continue;

@@ -218,7 +218,8 @@ TEST_P(CommunicatorConformanceTest, ServesGroupsInAnyOrder) {
     for (CollectiveKind kind : kDataKinds) {
       CollectiveCase c = MakeCase(kind, DType::kFloat16, group);
       c.collective.root = static_cast<int>(group.size()) - 1;
-      c.parts = {Ragged(static_cast<int>(group.size()), 50), Ragged(static_cast<int>(group.size()), 5)};
+      c.parts = {Ragged(static_cast<int>(group.size()), 50),
+                 Ragged(static_cast<int>(group.size()), 5)};
       cases.push_back(c);
     }
   }
@@ -229,8 +230,10 @@ TEST_P(CommunicatorConformanceTest, ServesGroupsInAnyOrder) {
 TEST_P(CommunicatorConformanceTest, SumsInTheOrderOfRanksOnAllOfThem) {
   const int64_t count = 5003;
   const auto value = [](int rank, int64_t i) {
-    return std::ldexp(static_cast<float>((i * 2654435761u + static_cast<uint32_t>(rank) * 40503u) % 9973) - 5000.0f,
-                      static_cast<int>(i + rank * 5) % 24 - 12);
+    return std::ldexp(
+        static_cast<float>((i * 2654435761u + static_cast<uint32_t>(rank) * 40503u) % 9973) -
+            5000.0f,
+        static_cast<int>(i + rank * 5) % 24 - 12);
   };
   std::vector<float> expected(count);
   for (int64_t i = 0; i < count; ++i) {
@@ -267,7 +270,8 @@ TEST_P(CommunicatorConformanceTest, KeepsSeveralOperationsApart) {
     collective.ranks = World(size());
     collective.self = context.rank;
     std::vector<std::vector<int64_t>> data;
-    for (int64_t k = 0; k < 5; ++k) data.emplace_back(700 * static_cast<size_t>(k) + 1, k + context.rank);
+    for (int64_t k = 0; k < 5; ++k)
+      data.emplace_back(700 * static_cast<size_t>(k) + 1, k + context.rank);
     std::vector<std::unique_ptr<Operation>> operations;
     for (std::vector<int64_t>& tensor : data) {
       Part part;
@@ -285,7 +289,8 @@ TEST_P(CommunicatorConformanceTest, KeepsSeveralOperationsApart) {
     }
     for (size_t k = 0; k < data.size(); ++k) {
       const int64_t sum = static_cast<int64_t>(k) * size() + size() * (size() - 1) / 2;
-      if (data[k] != std::vector<int64_t>(data[k].size(), sum)) return Status::Internal("wrong sum");
+      if (data[k] != std::vector<int64_t>(data[k].size(), sum))
+        return Status::Internal("wrong sum");
     }
     return Status::Ok();
   });

@@ -10,7 +10,8 @@
 namespace syrtos {
 namespace {
 
-Collective Spec(DType dtype, ReduceOp op, int64_t divisor = 1, double prescale = 1, double postscale = 1) {
+Collective Spec(DType dtype, ReduceOp op, int64_t divisor = 1, double prescale = 1,
+                double postscale = 1) {
   Collective collective;
   collective.dtype = dtype;
   collective.item_bytes = InfoOf(dtype).bytes;
@@ -77,7 +78,8 @@ TEST_P(HostReduceTest, MatchesTheDefinition) {
           reducer->Add(inputs[1].data());
           reducer->Add(inputs[2].data());
           reducer->Finish(output.data());
-          ASSERT_EQ(output, expected) << ReduceOpName(op) << " x" << pre << " x" << post << " n=" << count;
+          ASSERT_EQ(output, expected)
+              << ReduceOpName(op) << " x" << pre << " x" << post << " n=" << count;
         }
       }
     }
@@ -105,8 +107,9 @@ TEST(IntegerMeanTest, DividesExactlyAndTruncatesTowardZero) {
 TEST(IntegerMeanTest, SumsBeyondTheDTypeDoNotWrap) {
   EXPECT_EQ(ReduceOne<int8_t>(Spec(DType::kInt8, ReduceOp::kAverage, 3), {127, 127, 126}), 126);
   EXPECT_EQ(ReduceOne<uint8_t>(Spec(DType::kUInt8, ReduceOp::kAverage, 2), {255, 255}), 255);
-  EXPECT_EQ(ReduceOne<uint32_t>(Spec(DType::kUInt32, ReduceOp::kAverage, 2), {4294967295u, 4294967293u}),
-            4294967294u);
+  EXPECT_EQ(
+      ReduceOne<uint32_t>(Spec(DType::kUInt32, ReduceOp::kAverage, 2), {4294967295u, 4294967293u}),
+      4294967294u);
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
   const Collective mean3 = Spec(DType::kInt64, ReduceOp::kAverage, 3);
@@ -114,8 +117,9 @@ TEST(IntegerMeanTest, SumsBeyondTheDTypeDoNotWrap) {
   EXPECT_EQ(ReduceOne<int64_t>(mean3, {kMax, kMax - 1, kMax - 2}), kMax - 1);
   EXPECT_EQ(ReduceOne<int64_t>(mean3, {kMin, kMin, kMin}), kMin);
   EXPECT_EQ(ReduceOne<int64_t>(mean3, {kMin, kMin, kMin + 1}), kMin + 1) << "toward zero";
-  EXPECT_EQ(ReduceOne<int64_t>(Spec(DType::kInt64, ReduceOp::kAverage, 2), {(int64_t{1} << 40) + 1, 0}),
-            int64_t{1} << 39);
+  EXPECT_EQ(
+      ReduceOne<int64_t>(Spec(DType::kInt64, ReduceOp::kAverage, 2), {(int64_t{1} << 40) + 1, 0}),
+      int64_t{1} << 39);
   constexpr uint64_t kUMax = std::numeric_limits<uint64_t>::max();
   EXPECT_EQ(ReduceOne<uint64_t>(Spec(DType::kUInt64, ReduceOp::kAverage, 2), {kUMax, kUMax - 2}),
             kUMax - 1);
@@ -147,7 +151,8 @@ void CheckNan(DType dtype, T nan, T small, T large, bool (*is_nan)(T)) {
   for (ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kSum, ReduceOp::kProduct}) {
     for (const std::vector<T>& values :
          {std::vector<T>{nan, small, large}, {small, nan, large}, {small, large, nan}}) {
-      EXPECT_TRUE(is_nan(ReduceOne(Spec(dtype, op), values))) << InfoOf(dtype).name << ReduceOpName(op);
+      EXPECT_TRUE(is_nan(ReduceOne(Spec(dtype, op), values)))
+          << InfoOf(dtype).name << ReduceOpName(op);
     }
   }
   EXPECT_EQ(ReduceOne<T>(Spec(dtype, ReduceOp::kMin), {large, small, large}), small);
@@ -156,8 +161,10 @@ void CheckNan(DType dtype, T nan, T small, T large, bool (*is_nan)(T)) {
 
 TEST(FloatMinMaxTest, NanInAnyInputGivesNan) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  CheckNan<float>(DType::kFloat32, std::nanf(""), -kInf, kInf, [](float v) { return std::isnan(v); });
-  CheckNan<double>(DType::kFloat64, std::nan(""), -2.0, 5.0, [](double v) { return std::isnan(v); });
+  CheckNan<float>(DType::kFloat32, std::nanf(""), -kInf, kInf,
+                  [](float v) { return std::isnan(v); });
+  CheckNan<double>(DType::kFloat64, std::nan(""), -2.0, 5.0,
+                   [](double v) { return std::isnan(v); });
   CheckNan<uint16_t>(DType::kFloat16, 0x7e01, 0xfc00, 0x7c00,
                      [](uint16_t v) { return (v & 0x7fff) > 0x7c00; });
   CheckNan<uint16_t>(DType::kBFloat16, 0xffc1, 0xff80, 0x7f80,
@@ -176,7 +183,8 @@ TEST(FloatMeanTest, DividesInsteadOfMultiplyingByAReciprocal) {
   for (int divisor : {3, 7, 49}) {
     for (int i = 0; i < 10000; ++i) {
       const float value = static_cast<float>(random()) / 1000.0f;
-      const float mean = ReduceOne<float>(Spec(DType::kFloat32, ReduceOp::kAverage, divisor), {value});
+      const float mean =
+          ReduceOne<float>(Spec(DType::kFloat32, ReduceOp::kAverage, divisor), {value});
       ASSERT_EQ(mean, static_cast<float>(static_cast<double>(value) / divisor)) << value;
     }
   }
@@ -185,16 +193,20 @@ TEST(FloatMeanTest, DividesInsteadOfMultiplyingByAReciprocal) {
 TEST(HalfSumTest, AccumulatesInFloat32) {
   // 2048 + 1 is not a half, so that a sum in halves would stay at 2048.
   const std::vector<uint16_t> values = {0x6800 /* 2048 */, 0x3c00, 0x3c00, 0x3c00, 0x3c00};
-  EXPECT_EQ(ReduceOne(Spec(DType::kFloat16, ReduceOp::kSum), values), EncodeSmall(2052, kHalfFormat));
+  EXPECT_EQ(ReduceOne(Spec(DType::kFloat16, ReduceOp::kSum), values),
+            EncodeSmall(2052, kHalfFormat));
   // The sum overflows a half, the mean does not.
-  EXPECT_EQ(ReduceOne<uint16_t>(Spec(DType::kFloat16, ReduceOp::kAverage, 2), {0x7bff, 0x7bff}), 0x7bff);
+  EXPECT_EQ(ReduceOne<uint16_t>(Spec(DType::kFloat16, ReduceOp::kAverage, 2), {0x7bff, 0x7bff}),
+            0x7bff);
   const std::vector<uint16_t> bf = {0x4380 /* 256 */, 0x3f80, 0x3f80};
-  EXPECT_EQ(ReduceOne(Spec(DType::kBFloat16, ReduceOp::kSum), bf), EncodeSmall(258, kBFloat16Format));
+  EXPECT_EQ(ReduceOne(Spec(DType::kBFloat16, ReduceOp::kSum), bf),
+            EncodeSmall(258, kBFloat16Format));
 }
 
 TEST(ComplexTest, MultipliesByTheTextbookFormula) {
   using C = std::complex<float>;
-  EXPECT_EQ(ReduceOne<C>(Spec(DType::kComplex64, ReduceOp::kProduct), {C(1, 2), C(3, 4)}), C(-5, 10));
+  EXPECT_EQ(ReduceOne<C>(Spec(DType::kComplex64, ReduceOp::kProduct), {C(1, 2), C(3, 4)}),
+            C(-5, 10));
   EXPECT_EQ(ReduceOne<C>(Spec(DType::kComplex64, ReduceOp::kAverage, 2, 1, 3), {C(1, 2), C(3, -4)}),
             C(6, -3));
 }

@@ -18,7 +18,8 @@ Collective Group(CollectiveKind kind, std::vector<uint8_t> active, int self = 0)
   Collective collective;
   collective.kind = kind;
   collective.active = std::move(active);
-  for (size_t i = 0; i < collective.active.size(); ++i) collective.ranks.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < collective.active.size(); ++i)
+    collective.ranks.push_back(static_cast<int>(i));
   collective.self = self;
   return collective;
 }
@@ -126,7 +127,8 @@ TEST(LayoutTest, RefusesPartsThatDoNotFit) {
   part.counts = {2, 3};
   part.recv_counts = {1, 3};
   EXPECT_FALSE(check(all, part).ok()) << "what stays here differs";
-  EXPECT_FALSE(CheckParts(Group(CollectiveKind::kAllreduce, {1}), {Part{nullptr, &memory, 1, {}, {}}}).ok());
+  EXPECT_FALSE(
+      CheckParts(Group(CollectiveKind::kAllreduce, {1}), {Part{nullptr, &memory, 1, {}, {}}}).ok());
 }
 
 TEST(LayoutTest, PacksHugeListsWithoutOverflow) {

@@ -14,7 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 std::unique_ptr<Communicator> Join(const std::shared_ptr<MemoryNetwork>& network, int rank,
                                    PairwiseOptions options = {}) {
-  return MakePairwiseCommunicator("pairwise", 10, std::make_unique<MemoryWire>(network, rank), options);
+  return MakePairwiseCommunicator("pairwise", 10, std::make_unique<MemoryWire>(network, rank),
+                                  options);
 }
 
 // An allreduce of `data` in place over all ranks of the network.
@@ -25,7 +26,8 @@ Status SumAll(Communicator& communicator, int rank, int size, std::vector<float>
   Part part;
   part.input = part.output = data->data();
   part.count = static_cast<int64_t>(data->size());
-  SYRTOS_ASSIGN_OR_RETURN(std::unique_ptr<Operation> operation, communicator.Start(collective, {part}));
+  SYRTOS_ASSIGN_OR_RETURN(std::unique_ptr<Operation> operation,
+                          communicator.Start(collective, {part}));
   return Drive(*operation);
 }
 
@@ -33,14 +35,16 @@ TEST(PairwiseTest, PieceSizesDoNotChangeABit) {
   constexpr int kSize = 3;
   constexpr size_t kCount = 9973;
   std::vector<std::vector<float>> results;
-  for (PairwiseOptions options : {PairwiseOptions{4, 0}, {64, 0}, {1000, 0}, {1 << 20, 0}, {1 << 20, 1 << 20}}) {
+  for (PairwiseOptions options :
+       {PairwiseOptions{4, 0}, {64, 0}, {1000, 0}, {1 << 20, 0}, {1 << 20, 1 << 20}}) {
     const auto network = std::make_shared<MemoryNetwork>(kSize);
     std::vector<std::vector<float>> outputs(kSize);
     const Status outcome = RunRanks(kSize, [&](RankContext& context) {
       std::vector<float>& data = outputs[static_cast<size_t>(context.rank)];
       for (size_t i = 0; i < kCount; ++i) {
-        data.push_back(std::ldexp(static_cast<float>(i % 991) + 0.1f * static_cast<float>(context.rank + 1),
-                                  static_cast<int>(i + static_cast<size_t>(context.rank) * 3) % 17));
+        data.push_back(
+            std::ldexp(static_cast<float>(i % 991) + 0.1f * static_cast<float>(context.rank + 1),
+                       static_cast<int>(i + static_cast<size_t>(context.rank) * 3) % 17));
       }
       return SumAll(*Join(network, context.rank, options), context.rank, kSize, &data);
     });
@@ -67,9 +71,9 @@ TEST(PairwiseTest, NeverContactsAbsentMembersNorOutsiders) {
   const Status outcome = RunRanks(5, [&](RankContext& context) -> Status {
     const auto communicator = Join(network, context.rank, {64, 0});
     uint64_t sequence = 0;
-    for (CollectiveKind kind : {CollectiveKind::kAllreduce, CollectiveKind::kAllgather,
-                                CollectiveKind::kBroadcast, CollectiveKind::kAlltoall,
-                                CollectiveKind::kReduceScatter}) {
+    for (CollectiveKind kind :
+         {CollectiveKind::kAllreduce, CollectiveKind::kAllgather, CollectiveKind::kBroadcast,
+          CollectiveKind::kAlltoall, CollectiveKind::kReduceScatter}) {
       CollectiveCase c = MakeCase(kind, DType::kInt32, {3, 0, 1, 4});  // 2 is no member
       c.collective.active = {1, 0, 1, 1};                              // 0 has joined
       PartCase part;
@@ -96,6 +100,7 @@ TEST(PairwiseTest, AbortEndsABlockedProgressWithItsCause) {
       while (waiting.load() == nullptr) std::this_thread::yield();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       waiting.load()->Abort(Status::PeerLost("rank 1 fell silent"));
+      waiting = nullptr;
       return Status::Ok();
     }
     const auto communicator = Join(network, 0);
@@ -107,6 +112,7 @@ TEST(PairwiseTest, AbortEndsABlockedProgressWithItsCause) {
     EXPECT_EQ(status.message(), "rank 1 fell silent");
     EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
     EXPECT_EQ(SumAll(*communicator, 0, 2, &data).message(), "rank 1 fell silent") << "for good";
+    while (waiting.load() != nullptr) std::this_thread::yield();  // Abort has returned
     return Status::Ok();
   });
   EXPECT_TRUE(outcome.ok()) << outcome.ToString();

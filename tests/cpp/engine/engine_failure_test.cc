@@ -138,7 +138,8 @@ TEST_P(EngineFailureTest, ARankThatNeverComesIsNamed) {
   auto engine = Engine::Create(config, store, options().backends);
   ASSERT_FALSE(engine.ok());
   EXPECT_EQ(engine.status().code(), StatusCode::kTimeout);
-  EXPECT_NE(engine.status().message().find("1, 2"), std::string::npos) << engine.status().ToString();
+  EXPECT_NE(engine.status().message().find("1, 2"), std::string::npos)
+      << engine.status().ToString();
 }
 
 TEST_P(EngineFailureTest, ShutdownFailsWhatIsPending) {

@@ -127,7 +127,8 @@ TEST_P(EngineTest, ReduceScatterGivesTheFirstRanksTheExtraRows) {
     std::vector<float> expected;
     int64_t first = self.rank == 0 ? 0 : 2 * self.rank + 1;
     int64_t count = self.rank == 0 ? 3 : 2;
-    for (int64_t i = first; i < first + count; ++i) expected.push_back(static_cast<float>(i * self.size));
+    for (int64_t i = first; i < first + count; ++i)
+      expected.push_back(static_cast<float>(i * self.size));
     EXPECT_EQ(ResultOf<float>(**handle), expected);
   });
 }
@@ -210,13 +211,35 @@ TEST_P(EngineTest, GroupsOverlapWithoutWaitingInACircle) {
     }
     Request foreign = MakeRequest(CollectiveKind::kBarrier, "");
     foreign.meta.key.group = 77;
-    EXPECT_EQ(self.engine->Submit(std::move(foreign)).status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(self.engine->Submit(std::move(foreign)).status().code(),
+              StatusCode::kInvalidArgument);
     for (uint32_t id : ids) {
       Request remove = MakeRequest(CollectiveKind::kRemoveGroup, "");
       remove.meta.ranks = {static_cast<int32_t>(id)};
       ASSERT_TRUE(self.Await(self.engine->Submit(std::move(remove))).ok());
     }
     EXPECT_EQ(self.engine->Groups(), std::vector<uint32_t>{kWorldGroup});
+  });
+}
+
+TEST_P(EngineTest, UnnamedCallsOfAGroupCountAnewWhenItsIdIsReused) {
+  if (size() < 3) GTEST_SKIP() << "needs three ranks";
+  Run([](RankEngine& self) {
+    for (const std::vector<int32_t>& mine : {std::vector<int32_t>{0, 1}, {1, 2}, {0, 2}}) {
+      Request add = MakeRequest(CollectiveKind::kAddGroup, "");
+      add.meta.ranks = mine;
+      auto added = self.engine->Submit(std::move(add));
+      ASSERT_TRUE(self.Await(added).ok());
+      EXPECT_EQ((*added)->value(), 1);  // the smallest free id, again and again
+      for (int i = 0; i < 3 && std::count(mine.begin(), mine.end(), self.rank) > 0; ++i) {
+        Request barrier = MakeRequest(CollectiveKind::kBarrier, "");
+        barrier.meta.key.group = 1;
+        ASSERT_TRUE(self.Await(self.engine->Submit(std::move(barrier))).ok());
+      }
+      Request remove = MakeRequest(CollectiveKind::kRemoveGroup, "");
+      remove.meta.ranks = {1};
+      ASSERT_TRUE(self.Await(self.engine->Submit(std::move(remove))).ok());
+    }
   });
 }
 
@@ -246,8 +269,8 @@ TEST_P(EngineTest, ManyThreadsSubmitAtOnce) {
       threads.emplace_back([&self, t] {
         for (int i = 0; i < 50; ++i) {
           std::vector<double> input(3, t + i), output(3);
-          Request request =
-              MakeRequest(CollectiveKind::kAllreduce, "t" + std::to_string(t) + "." + std::to_string(i % 5));
+          Request request = MakeRequest(CollectiveKind::kAllreduce,
+                                        "t" + std::to_string(t) + "." + std::to_string(i % 5));
           AddPart(request, DType::kFloat64, {3}, input, &output);
           ASSERT_TRUE(self.Await(self.engine->Submit(std::move(request))).ok());
           EXPECT_EQ(output, std::vector<double>(3, self.size * (t + i)));

@@ -16,9 +16,9 @@ namespace syrtos {
 
 // One tensor; what its numbers mean depends on the kind.
 struct PartCase {
-  int64_t count = 0;                          // allreduce, broadcast
-  std::vector<int64_t> counts;                // allgather, reduce-scatter: per position
-  std::vector<std::vector<int64_t>> matrix;   // alltoall: [from][to]
+  int64_t count = 0;                         // allreduce, broadcast
+  std::vector<int64_t> counts;               // allgather, reduce-scatter: per position
+  std::vector<std::vector<int64_t>> matrix;  // alltoall: [from][to]
 };
 
 struct CollectiveCase {
@@ -42,7 +42,8 @@ inline CollectiveCase MakeCase(CollectiveKind kind, DType dtype, std::vector<int
   return c;
 }
 
-// Element `i` of what `position` brings: small integers, exact in every dtype, different everywhere.
+// Element `i` of what `position` brings: small integers, exact in every dtype, different
+// everywhere.
 inline Value CaseValue(const CollectiveCase& c, int position, size_t part, int64_t i) {
   const int64_t mixed = position * 7 + static_cast<int64_t>(part) * 3 + i * 5 + i / 11;
   const DTypeClass kind = InfoOf(c.collective.dtype).kind;
@@ -66,6 +67,7 @@ inline std::vector<Value> CaseInput(const CollectiveCase& c, int position, size_
     for (int64_t n : part.matrix[p]) elements += n;
   }
   std::vector<Value> input;
+  input.reserve(static_cast<size_t>(elements));
   for (int64_t i = 0; i < elements; ++i) input.push_back(CaseValue(c, position, index, i));
   return input;
 }
@@ -140,7 +142,8 @@ class CaseMemory {
         input_(EncodeAll(c.collective, CaseInput(c, self, index))),
         before_(input_),
         expected_(EncodeAll(c.collective, CaseOutput(c, self, index))) {
-    const bool brings = c.collective.kind != CollectiveKind::kBroadcast || self == c.collective.root;
+    const bool brings =
+        c.collective.kind != CollectiveKind::kBroadcast || self == c.collective.root;
     const size_t space = std::max(expected_.size(), in_place_ ? input_.size() : 0);
     output_.assign(space + 2 * kFence, kFill);
     if (in_place_ && brings) std::copy(input_.begin(), input_.end(), output_.begin() + kFence);
@@ -210,10 +213,11 @@ inline std::string CaseName(const CollectiveCase& c) {
   std::ostringstream text;
   text << InfoOf(c.collective.kind).name << " " << InfoOf(c.collective.dtype).name;
   if (InfoOf(c.collective.kind).reduces) text << " " << ReduceOpName(c.collective.op);
-  text << " parts=" << c.parts.size() << (c.in_place ? " in place" : "") << " root=" << c.collective.root
-       << " members=";
+  text << " parts=" << c.parts.size() << (c.in_place ? " in place" : "")
+       << " root=" << c.collective.root << " members=";
   for (int p = 0; p < c.collective.size(); ++p) {
-    text << (p > 0 ? "," : "") << c.collective.ranks[static_cast<size_t>(p)] << (c.Active(p) ? "" : "(absent)");
+    text << (p > 0 ? "," : "") << c.collective.ranks[static_cast<size_t>(p)]
+         << (c.Active(p) ? "" : "(absent)");
   }
   return text.str();
 }

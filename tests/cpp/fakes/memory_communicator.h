@@ -1,8 +1,9 @@
-// A Communicator between threads of one process that never blocks: Start leaves a copy of the inputs
-// at a shared hub, Progress asks whether all members have come and then computes the own outputs.
+// A Communicator between threads of one process that never blocks: Start leaves a copy of the
+// inputs at a shared hub, Progress asks whether all members have come and then computes the own
+// outputs.
 //
-// For tests of whoever drives communicators; it is fast for small tensors only. Every member combines
-// in the order of positions, so all get the same bits. Lists need no packing.
+// For tests of whoever drives communicators; it is fast for small tensors only. Every member
+// combines in the order of positions, so all get the same bits. Lists need no packing.
 #pragma once
 
 #include <cstring>
@@ -44,16 +45,13 @@ class MemoryHub {
 
 class MemoryOperation : public Operation {
  public:
-  MemoryOperation(std::shared_ptr<MemoryHub> hub, FailureLatch& failure, const Collective& collective,
-                  std::vector<Part> parts)
-      : hub_(std::move(hub)),
-        failure_(failure),
-        collective_(collective),
-        parts_(std::move(parts)) {
+  MemoryOperation(std::shared_ptr<MemoryHub> hub, FailureLatch& failure,
+                  const Collective& collective, std::vector<Part> parts)
+      : hub_(std::move(hub)), failure_(failure), collective_(collective), parts_(std::move(parts)) {
     MemoryHub::Deposit deposit;
     for (const Part& part : parts_) {
-      const bool reads = collective_.kind != CollectiveKind::kBroadcast ||
-                         collective_.self == collective_.root;
+      const bool reads =
+          collective_.kind != CollectiveKind::kBroadcast || collective_.self == collective_.root;
       const auto elements = static_cast<size_t>(reads ? InputElements(collective_, part) : 0);
       const auto* input = static_cast<const uint8_t*>(part.input);
       deposit.inputs.emplace_back(input, input + elements * collective_.item_bytes);

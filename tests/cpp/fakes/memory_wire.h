@@ -1,8 +1,8 @@
 // PointToPoint between threads of one process.
 //
 // A message is copied at the latest moment that the contract allows: when both sides have posted it
-// and one of them waits. An algorithm that overwrites what it sends, or reads what it receives, before
-// it has waited is thus caught by wrong values.
+// and one of them waits. An algorithm that overwrites what it sends, or reads what it receives,
+// before it has waited is thus caught by wrong values.
 #pragma once
 
 #include <cstring>
@@ -22,8 +22,8 @@ namespace syrtos {
 // What the wires of one world share. Threads: any.
 class MemoryNetwork {
  public:
-  explicit MemoryNetwork(int size) : size_(size), aborted_(static_cast<size_t>(size)),
-                                     gone_(static_cast<size_t>(size), false) {}
+  explicit MemoryNetwork(int size)
+      : size_(size), aborted_(static_cast<size_t>(size)), gone_(static_cast<size_t>(size), false) {}
 
   // Messages that were ever sent, and the highest number under way at a time.
   int64_t messages() {
@@ -44,10 +44,10 @@ class MemoryNetwork {
     const void* from = nullptr;
     void* into = nullptr;
     uint64_t bytes = 0;
-    bool sent = false;      // posted by the sender
-    bool awaited = false;   // posted by the receiver
+    bool sent = false;     // posted by the sender
+    bool awaited = false;  // posted by the receiver
     bool done = false;
-    bool dropped = false;   // a side has gone before the end: never to be copied
+    bool dropped = false;  // a side has gone before the end: never to be copied
   };
   using Key = std::tuple<int, int, uint64_t>;  // from, to, tag
 
@@ -56,8 +56,8 @@ class MemoryNetwork {
     const Status& cause = aborted_[static_cast<size_t>(rank)];
     if (!cause.ok()) return cause;
     if (gone_[static_cast<size_t>(peer)]) {
-      return aborted_[static_cast<size_t>(rank)] =
-                 Status::PeerLost("rank " + std::to_string(rank) + " lost rank " + std::to_string(peer));
+      return aborted_[static_cast<size_t>(rank)] = Status::PeerLost(
+                 "rank " + std::to_string(rank) + " lost rank " + std::to_string(peer));
     }
     return Status::Ok();
   }
@@ -147,7 +147,7 @@ class MemoryWire : public PointToPoint {
  private:
   template <typename Fill>
   Result<std::unique_ptr<Transfer>> Post(const MemoryNetwork::Key& key, int peer,
-                                         bool MemoryNetwork::Message::*side, uint64_t bytes,
+                                         bool MemoryNetwork::Message::* side, uint64_t bytes,
                                          Fill fill) {
     if (bytes == 0) return std::unique_ptr<Transfer>(std::make_unique<NoMemoryTransfer>());
     MutexLock lock(network_->mutex_);

@@ -38,7 +38,8 @@ inline double DecodeSmall(uint16_t bits, SmallFormat format) {
   } else if (exponent == 0) {
     magnitude = std::ldexp(fraction, 1 - format.bias - format.fraction);
   } else {
-    magnitude = std::ldexp((1 << format.fraction) + fraction, exponent - format.bias - format.fraction);
+    magnitude =
+        std::ldexp((1 << format.fraction) + fraction, exponent - format.bias - format.fraction);
   }
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
@@ -48,12 +49,15 @@ inline uint16_t EncodeSmall(double value, SmallFormat format) {
   const int sign = std::signbit(value) ? 0x8000 : 0;
   const int infinity = format.top_exponent << format.fraction;
   const double magnitude = std::fabs(value);
-  if (std::isnan(value)) return static_cast<uint16_t>(sign | infinity | (1 << (format.fraction - 1)));
+  if (std::isnan(value))
+    return static_cast<uint16_t>(sign | infinity | (1 << (format.fraction - 1)));
   if (std::isinf(value)) return static_cast<uint16_t>(sign | infinity);
   if (magnitude == 0) return static_cast<uint16_t>(sign);
   const int exponent = std::max(std::ilogb(magnitude), 1 - format.bias);
-  // In units of the last place: nearbyint rounds to even. The carry runs into the exponent by itself.
-  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, format.fraction - exponent)));
+  // In units of the last place: nearbyint rounds to even. The carry runs into the exponent by
+  // itself.
+  const auto units =
+      static_cast<int>(std::nearbyint(std::ldexp(magnitude, format.fraction - exponent)));
   const int bits = ((exponent + format.bias - 1) << format.fraction) + units;
   return static_cast<uint16_t>(sign | std::min(bits, infinity));
 }
@@ -80,27 +84,42 @@ inline void Encode(DType dtype, size_t item_bytes, Value value, void* to) {
   const long double v = value.real();
   const auto d = static_cast<double>(v);
   switch (dtype) {
-    case DType::kBool: return PutAs<uint8_t>(to, v != 0);
-    case DType::kInt8: return PutInteger<int8_t>(to, v);
-    case DType::kInt16: return PutInteger<int16_t>(to, v);
-    case DType::kInt32: return PutInteger<int32_t>(to, v);
-    case DType::kInt64: return PutInteger<int64_t>(to, v);
-    case DType::kUInt8: return PutInteger<uint8_t>(to, v);
-    case DType::kUInt16: return PutInteger<uint16_t>(to, v);
-    case DType::kUInt32: return PutInteger<uint32_t>(to, v);
-    case DType::kUInt64: return PutInteger<uint64_t>(to, v);
+    case DType::kBool:
+      return PutAs<uint8_t>(to, v != 0);
+    case DType::kInt8:
+      return PutInteger<int8_t>(to, v);
+    case DType::kInt16:
+      return PutInteger<int16_t>(to, v);
+    case DType::kInt32:
+      return PutInteger<int32_t>(to, v);
+    case DType::kInt64:
+      return PutInteger<int64_t>(to, v);
+    case DType::kUInt8:
+      return PutInteger<uint8_t>(to, v);
+    case DType::kUInt16:
+      return PutInteger<uint16_t>(to, v);
+    case DType::kUInt32:
+      return PutInteger<uint32_t>(to, v);
+    case DType::kUInt64:
+      return PutInteger<uint64_t>(to, v);
     // What is computed in float32 is rounded to it first.
-    case DType::kFloat16: return PutAs(to, EncodeSmall(static_cast<float>(v), kHalfFormat));
-    case DType::kBFloat16: return PutAs(to, EncodeSmall(static_cast<float>(v), kBFloat16Format));
-    case DType::kFloat32: return PutAs(to, static_cast<float>(v));
-    case DType::kFloat64: return PutAs(to, d);
+    case DType::kFloat16:
+      return PutAs(to, EncodeSmall(static_cast<float>(v), kHalfFormat));
+    case DType::kBFloat16:
+      return PutAs(to, EncodeSmall(static_cast<float>(v), kBFloat16Format));
+    case DType::kFloat32:
+      return PutAs(to, static_cast<float>(v));
+    case DType::kFloat64:
+      return PutAs(to, d);
     case DType::kComplex64:
-      return PutAs(to, std::complex<float>(static_cast<float>(v), static_cast<float>(value.imag())));
+      return PutAs(to,
+                   std::complex<float>(static_cast<float>(v), static_cast<float>(value.imag())));
     case DType::kComplex128:
       return PutAs(to, std::complex<double>(d, static_cast<double>(value.imag())));
     case DType::kOpaque:
       for (size_t i = 0; i < item_bytes; ++i) {
-        static_cast<uint8_t*>(to)[i] = static_cast<uint8_t>(static_cast<int>(v) * 17 + static_cast<int>(i));
+        static_cast<uint8_t*>(to)[i] =
+            static_cast<uint8_t>(static_cast<int>(v) * 17 + static_cast<int>(i));
       }
       return;
   }
@@ -122,11 +141,20 @@ inline Value ReduceByDefinition(const Collective& c, const std::vector<Value>& i
     const Value x = scale(inputs[i], c.prescale);
     switch (c.op) {
       case ReduceOp::kAverage:
-      case ReduceOp::kSum: total += x; break;
-      case ReduceOp::kProduct: total *= x; break;
-      case ReduceOp::kMin: total = x.real() < total.real() ? x : total; break;
-      case ReduceOp::kMax: total = x.real() > total.real() ? x : total; break;
-      case ReduceOp::kAdasum: break;
+      case ReduceOp::kSum:
+        total += x;
+        break;
+      case ReduceOp::kProduct:
+        total *= x;
+        break;
+      case ReduceOp::kMin:
+        total = x.real() < total.real() ? x : total;
+        break;
+      case ReduceOp::kMax:
+        total = x.real() > total.real() ? x : total;
+        break;
+      case ReduceOp::kAdasum:
+        break;
     }
   }
   if (c.op == ReduceOp::kAverage) {

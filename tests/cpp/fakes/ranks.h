@@ -19,14 +19,15 @@ struct RankContext {
   std::shared_ptr<Store> store;  // one for all ranks
 };
 
-// Runs body(context) on `size` threads at once. Returns the failure of the lowest rank that has one,
-// with "rank r: " before it; an exception counts as kInternal. `store`: a fresh one if null.
+// Runs body(context) on `size` threads at once. Returns the failure of the lowest rank that has
+// one, with "rank r: " before it; an exception counts as kInternal. `store`: a fresh one if null.
 inline Status RunRanks(int size, const std::function<Status(RankContext&)>& body,
                        std::shared_ptr<Store> store = nullptr) {
   if (store == nullptr) store = std::make_shared<MemoryStore>();
   std::vector<Status> outcomes(static_cast<size_t>(size));
   {
     std::vector<Thread> threads;
+    threads.reserve(outcomes.size());
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back("rank" + std::to_string(rank), [&outcomes, &body, &store, rank, size] {
         RankContext context{rank, size, store};

@@ -87,9 +87,12 @@ TEST(HelloTest, ChangedBytesNeverBreakTheDecoder) {
 }
 
 TEST(HelloTest, UnknownPurposeIsMalformed) {
-  Hello hello = HelloOf(0);
-  hello.purpose = static_cast<ChannelPurpose>(9);
-  EXPECT_EQ(DecodeHello(EncodeHello(hello)).status().code(), StatusCode::kInternal);
+  const Hello hello = HelloOf(0);
+  std::string bytes = EncodeHello(hello);
+  const size_t purpose_at = 1 + 1 + hello.version.size();  // after the format and the version
+  ASSERT_EQ(bytes[purpose_at], static_cast<char>(ChannelPurpose::kHealth));
+  bytes[purpose_at] = 9;
+  EXPECT_EQ(DecodeHello(bytes).status().code(), StatusCode::kInternal);
 }
 
 TEST(HelloTest, AnotherFormatNamesItsVersion) {

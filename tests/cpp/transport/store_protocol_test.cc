@@ -53,7 +53,10 @@ TEST(StoreProtocolTest, AnswersSurviveTheWire) {
 TEST(StoreProtocolTest, MalformedAnswersAreRefused) {
   for (const std::string& bytes :
        {std::string(), std::string("\x00", 1), std::string("\x63\x00", 2),
-        std::string("\x00\x05" "ab", 4), std::string("\x00\x00x", 3)}) {
+        std::string("\x00\x05"
+                    "ab",
+                    4),
+        std::string("\x00\x00x", 3)}) {
     EXPECT_EQ(DecodeStoreAnswer(bytes).status().code(), StatusCode::kInternal);
   }
 }

@@ -31,6 +31,7 @@ def run_checks() -> dict[str, str]:
 
     import syrtos.keras as hvd
 
+    # Possible only as long as no import has started TensorFlow's runtime.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     hvd.init()

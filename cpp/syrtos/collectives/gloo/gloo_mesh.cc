@@ -4,9 +4,12 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -23,8 +26,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kHelloTag = ~uint64_t{0};  // no collective has it
 
-// Threads that are created in its life inherit a mask without signals, so that Python's handlers run
-// on Python's threads.
+// Threads that are created in its life inherit a mask without signals, so that Python's handlers
+// run on Python's threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -45,19 +48,34 @@ std::chrono::milliseconds Left(Clock::time_point deadline) {
   return std::max(left, std::chrono::milliseconds(1));
 }
 
-// Gloo takes any failure but EAI_BADFLAGS for success and then reads an uninitialised pointer.
+bool CanBind(const addrinfo& candidate) {
+  const int fd =
+      socket(candidate.ai_family, candidate.ai_socktype | SOCK_CLOEXEC, candidate.ai_protocol);
+  if (fd < 0) return false;
+  const bool bound = bind(fd, candidate.ai_addr, candidate.ai_addrlen) == 0;
+  close(fd);
+  return bound;
+}
+
+// Asked here because Gloo takes most failures of getaddrinfo for success and then reads an
+// uninitialised pointer, and because it loses memory when it cannot bind.
 Status CheckAddress(const std::string& address) {
+  const std::string fix = "Give an IP address of this host that the other ranks can reach.";
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int error = getaddrinfo(address.c_str(), nullptr, &hints, &found);
-  if (error == 0) {
-    freeaddrinfo(found);
-    return Status::Ok();
+  if (error != 0) {
+    return Status::InvalidArgument("the address \"" + address +
+                                   "\" of this rank cannot be resolved (" + gai_strerror(error) +
+                                   "). " + fix);
   }
-  return Status::InvalidArgument("the address \"" + address + "\" of this rank cannot be resolved (" +
-                                 gai_strerror(error) +
-                                 "). Give an IP address of this host that the other ranks can reach.");
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  for (const addrinfo* candidate = found; candidate != nullptr; candidate = candidate->ai_next) {
+    if (CanBind(*candidate)) return Status::Ok();
+  }
+  return Status::InvalidArgument("no network interface of this host has the address \"" + address +
+                                 "\". " + fix);
 }
 
 // connectFullMesh takes a Store& in Gloo's of 2022 and a shared_ptr<Store> later.
@@ -79,9 +97,10 @@ uint64_t HelloOf(const Config& config, int from, int to) {
                                   std::to_string(from) + ">" + std::to_string(to));
 }
 
-// Every rank greets every other. Gloo calls a connection established when the kernel does, before the
-// peer has accepted it; a rank that closed it then would end the peer's process, since Gloo's event
-// thread throws when it accepts a connection that was reset. After the greeting both ends stand.
+// Every rank greets every other. Gloo calls a connection established when the kernel does, before
+// the peer has accepted it; a rank that closed it then would end the peer's process, since Gloo's
+// event thread throws when it accepts a connection that was reset. After the greeting both ends
+// stand.
 void Greet(const Config& config, gloo::rendezvous::Context& context, Clock::time_point deadline) {
   const auto size = static_cast<size_t>(config.size);
   std::vector<uint64_t> sent(size);
@@ -114,8 +133,7 @@ std::shared_ptr<gloo::rendezvous::Context> Connect(const Config& config, Store& 
       Clock::now() + std::chrono::duration_cast<Clock::duration>(config.start_timeout);
   const SignalsBlocked blocked;
   gloo::transport::tcp::attr attributes(config.address.c_str());
-  std::shared_ptr<gloo::transport::Device> device =
-      gloo::transport::tcp::CreateDevice(attributes);
+  std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
   const auto gloo_store = std::make_shared<GlooStore>(
       store, config.job_id + "/" + std::to_string(config.epoch) + "/gloo/", deadline);
   const auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.size);
@@ -131,8 +149,8 @@ std::shared_ptr<gloo::rendezvous::Context> Connect(const Config& config, Store& 
 }  // namespace
 
 Result<std::unique_ptr<PointToPoint>> GlooPointToPoint::Create(const Config& config, Store& store) {
-  const std::string who = "rank " + std::to_string(config.rank) + " (" + config.host +
-                          ") could not start Gloo: ";
+  const std::string who =
+      "rank " + std::to_string(config.rank) + " (" + config.host + ") could not start Gloo: ";
   try {
     const Status address = CheckAddress(config.address);
     if (!address.ok()) return address.WithPrefix(who);

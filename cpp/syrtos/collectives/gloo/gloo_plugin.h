@@ -14,8 +14,8 @@ extern "C" {
 // Raised with every change of the interfaces that cross this edge; compared before use.
 constexpr int kSyrtosGlooPluginVersion = 1;
 int syrtos_gloo_plugin_version();
-// Connects a full mesh of config.size ranks through `store`. Returns an owned pointer, or nullptr with
-// *error set. Never throws.
+// Connects a full mesh of config.size ranks through `store`. Returns an owned pointer, or nullptr
+// with *error set. Never throws.
 syrtos::PointToPoint* syrtos_gloo_create(const syrtos::Config* config, syrtos::Store* store,
                                          syrtos::Status* error);
 }

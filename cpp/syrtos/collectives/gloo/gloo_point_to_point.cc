@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "syrtos/base/log.h"
 #include "syrtos/collectives/gloo/gloo_text.h"
 
 namespace syrtos {
@@ -82,8 +83,9 @@ GlooPointToPoint::GlooPointToPoint(int rank, int size,
     : rank_(rank), size_(size), context_(std::move(context)) {}
 
 GlooPointToPoint::~GlooPointToPoint() {
-  // After a failure the peers shall learn at once: a hard close resets the connections. Otherwise the
-  // destructors of Gloo close softly: a reset would throw away what a slower peer has yet to read.
+  // After a failure the peers shall learn at once: a hard close resets the connections. Otherwise
+  // the destructors of Gloo close softly: a reset would throw away what a slower peer has yet to
+  // read.
   const Status failure = failure_.Get();
   if (!failure.ok()) static_cast<void>(Fail(failure));
 }
@@ -133,8 +135,9 @@ Status GlooPointToPoint::Fail(const Status& cause) {
   closed_ = true;
   try {
     context_->closeConnections();
-  } catch (const std::exception&) {
-    // Already failing; the first cause is what counts.
+  } catch (const std::exception& error) {
+    // The first cause is what counts.
+    SYRTOS_LOG(kDebug, "gloo") << "closing the connections: " << error.what();
   }
   return first;
 }

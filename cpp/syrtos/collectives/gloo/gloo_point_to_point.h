@@ -3,15 +3,15 @@
 // Sizes are 64-bit all the way: Gloo's header has 64-bit lengths and it goes on where a system call
 // stopped short, so a message is sent whole.
 //
-// Lifetime of a message's memory. Gloo's event thread holds only a weak reference to an unbound buffer
-// and locks it for each single read or write; ~UnboundBuffer waits until no such lock is held. Hence:
-// once a Transfer is destroyed, Gloo never touches its memory again, also if the message was half way
-// through. But then the connection is stuck in the middle of that message and its event thread spins
-// over it, so an unfinished transfer may only be dropped after a failure, and the first call that
-// reports a failure closes all connections.
+// Lifetime of a message's memory. Gloo's event thread holds only a weak reference to an unbound
+// buffer and locks it for each single read or write; ~UnboundBuffer waits until no such lock is
+// held. Hence: once a Transfer is destroyed, Gloo never touches its memory again, also if the
+// message was half way through. But then the connection is stuck in the middle of that message and
+// its event thread spins over it, so an unfinished transfer may only be dropped after a failure,
+// and the first call that reports a failure closes all connections.
 //
-// What Gloo does not do: when a peer dies, Gloo fails the messages that wait for their turn, but not
-// the one that is just being read or written. Such a wait ends only by Abort, called by whoever
+// What Gloo does not do: when a peer dies, Gloo fails the messages that wait for their turn, but
+// not the one that is just being read or written. Such a wait ends only by Abort, called by whoever
 // watches the peers' lives.
 //
 // Waits have no time-out to speak of: one that expires makes Gloo close all connections.
@@ -48,7 +48,8 @@ class GlooPointToPoint : public PointToPoint {
   int size() const override { return size_; }
   Result<std::unique_ptr<Transfer>> Send(int peer, uint64_t tag, const void* data,
                                          uint64_t bytes) override;
-  Result<std::unique_ptr<Transfer>> Recv(int peer, uint64_t tag, void* data, uint64_t bytes) override;
+  Result<std::unique_ptr<Transfer>> Recv(int peer, uint64_t tag, void* data,
+                                         uint64_t bytes) override;
   void Abort(const Status& cause) override;
 
  private:

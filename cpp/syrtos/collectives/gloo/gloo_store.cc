@@ -10,7 +10,8 @@ GlooStore::GlooStore(syrtos::Store& store, std::string prefix,
     : store_(&store), prefix_(std::move(prefix)), deadline_(deadline) {}
 
 syrtos::Store& GlooStore::store() {
-  if (store_ == nullptr) throw StoreFailure(Status::Internal("Gloo used its store after the start"));
+  if (store_ == nullptr)
+    throw StoreFailure(Status::Internal("Gloo used its store after the start"));
   return *store_;
 }
 
@@ -26,8 +27,8 @@ std::string GlooStore::Fetch(const std::string& key) {
   if (value.ok()) return std::move(value).value();
   // Gloo's keys end in the number of the rank that publishes them: "1", "rank_1".
   const size_t digits = key.find_last_not_of("0123456789") + 1;
-  throw StoreFailure(value.status().WithPrefix("waiting for the address of rank " +
-                                               key.substr(digits) + ": "));
+  throw StoreFailure(
+      value.status().WithPrefix("waiting for the address of rank " + key.substr(digits) + ": "));
 }
 
 std::vector<char> GlooStore::get(const std::string& key) {

@@ -22,12 +22,14 @@ struct StoreFailure : std::exception {
 // Threads: one, the one that connects. Waits end at `deadline`, whatever Gloo asks for.
 class GlooStore : public gloo::rendezvous::Store {
  public:
-  GlooStore(syrtos::Store& store, std::string prefix, std::chrono::steady_clock::time_point deadline);
+  GlooStore(syrtos::Store& store, std::string prefix,
+            std::chrono::steady_clock::time_point deadline);
 
   void set(const std::string& key, const std::vector<char>& data) override;
   std::vector<char> get(const std::string& key) override;
   void wait(const std::vector<std::string>& keys) override;
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override;
 
   // Forgets what this rank has published; to be called when all ranks have read it.
   void RemoveOwnKeys();

@@ -12,13 +12,14 @@
 namespace syrtos {
 namespace {
 
-constexpr int kScore = 100;               // nothing beats a copy
+constexpr int kScore = 100;                  // nothing beats a copy
 constexpr int64_t kPieceElements = 1 << 16;  // keeps the accumulator in the cache
 
 void Copy(const Collective& collective, const Part& part, int64_t from, int64_t to, int64_t count) {
   if (count == 0) return;
   // memmove: in place the two runs may overlap.
-  std::memmove(At(part.output, to, collective.item_bytes), At(part.input, from, collective.item_bytes),
+  std::memmove(At(part.output, to, collective.item_bytes),
+               At(part.input, from, collective.item_bytes),
                static_cast<size_t>(count) * collective.item_bytes);
 }
 
@@ -28,7 +29,8 @@ void Reduce(const Collective& collective, const Part& part, int64_t from, int64_
   if (piece == 0) return;
   const std::unique_ptr<Reducer> reducer = MakeReducer(collective, piece);
   for (int64_t done = 0; done < count; done += piece) {
-    reducer->Begin(At(part.input, from + done, collective.item_bytes), std::min(piece, count - done));
+    reducer->Begin(At(part.input, from + done, collective.item_bytes),
+                   std::min(piece, count - done));
     reducer->Finish(At(part.output, done, collective.item_bytes));
   }
 }

@@ -11,8 +11,8 @@ namespace {
 Status OneRound(const Exchange& exchange) {
   const Members& members = exchange.members;
   const int64_t count = exchange.part.count;
-  uint8_t* scratch = exchange.scratch.Reserve(static_cast<size_t>(members.size() * count) *
-                                              exchange.item_bytes());
+  uint8_t* scratch =
+      exchange.scratch.Reserve(static_cast<size_t>(members.size() * count) * exchange.item_bytes());
   std::vector<Messages> receives(static_cast<size_t>(members.size()));
   Messages sends;
   for (int step = 1; step < members.size(); ++step) {
@@ -50,6 +50,7 @@ Status PairwiseAllreduce(const Exchange& exchange) {
     return OneRound(exchange);
   }
   std::vector<Span> slices;
+  slices.reserve(members.positions.size());
   for (int i = 0; i < members.size(); ++i) slices.push_back(EvenSlice(count, members.size(), i));
   SliceReduction reduction(exchange, std::move(slices));
   std::array<Messages, 2> results;
@@ -71,8 +72,8 @@ Status PairwiseAllreduce(const Exchange& exchange) {
     }
     for (int step = 1; step < members.size(); ++step) {
       const int to = (members.self + step) % members.size();
-      SYRTOS_RETURN_IF_ERROR(slot.Send(exchange, to, Phase::kResult, index,
-                                       exchange.output(own.begin), own.count));
+      SYRTOS_RETURN_IF_ERROR(
+          slot.Send(exchange, to, Phase::kResult, index, exchange.output(own.begin), own.count));
     }
   }
   for (Messages& slot : results) SYRTOS_RETURN_IF_ERROR(slot.Wait());

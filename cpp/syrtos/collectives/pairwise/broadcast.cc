@@ -1,8 +1,8 @@
 // Broadcast: a binomial tree, in pieces, so that a member passes one piece on while it receives the
 // next ones.
 //
-// Members are renumbered so that the root is 0. The parent of v is v without its lowest set bit; its
-// children are v + 2^k for all 2^k below that bit.
+// Members are renumbered so that the root is 0. The parent of v is v without its lowest set bit;
+// its children are v + 2^k for all 2^k below that bit.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -6,8 +6,8 @@
 namespace syrtos {
 namespace {
 
-constexpr int64_t kScratchBytes = 32 << 20;     // pieces shrink rather than need more than this ...
-constexpr int64_t kSmallestPiece = 16 << 10;    // ... but not below this, where messages get slow
+constexpr int64_t kScratchBytes = 32 << 20;   // pieces shrink rather than need more than this ...
+constexpr int64_t kSmallestPiece = 16 << 10;  // ... but not below this, where messages get slow
 
 }  // namespace
 

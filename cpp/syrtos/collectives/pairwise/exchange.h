@@ -17,7 +17,8 @@ namespace syrtos {
 enum class Phase : uint8_t { kData = 0, kResult = 1 };
 
 // Unique among the messages in flight between two ranks: 32 bits of the sequence number, 1 of the
-// phase, 31 of the piece. (Sequence numbers return after 2^32 plans, long after the message arrived.)
+// phase, 31 of the piece. (Sequence numbers return after 2^32 plans, long after the message
+// arrived.)
 uint64_t MessageTag(uint64_t sequence, Phase phase, int64_t piece);
 
 // One collective on one part, as an algorithm sees it. Memory and peers in elements and members.

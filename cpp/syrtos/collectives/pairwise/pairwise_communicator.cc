@@ -30,8 +30,7 @@ class PairwiseCommunicator : public Communicator {
   // Does the whole collective; a failure is final.
   Status Run(const Collective& collective, const Part& part) {
     SYRTOS_RETURN_IF_ERROR(failure_.Get());
-    const Status status =
-        Guarded(name_.c_str(), [&]() -> Status { return Dispatch(collective, part); });
+    Status status = Guarded(name_.c_str(), [&]() -> Status { return Dispatch(collective, part); });
     if (status.ok()) return status;
     Abort(status);
     return failure_.Get();
@@ -95,7 +94,8 @@ Result<std::unique_ptr<Operation>> PairwiseCommunicator::Start(const Collective&
                                                                std::vector<Part> parts) {
   SYRTOS_RETURN_IF_ERROR(failure_.Get());
   if (parts.size() != 1) {
-    return Status::Internal(name_ + " takes one part at a time, not " + std::to_string(parts.size()) +
+    return Status::Internal(name_ + " takes one part at a time, not " +
+                            std::to_string(parts.size()) +
                             "; it belongs into a PackedCommunicator");
   }
   SYRTOS_RETURN_IF_ERROR(CheckParts(collective, parts));

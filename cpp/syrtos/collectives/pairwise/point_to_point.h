@@ -1,9 +1,10 @@
 // The wire under the pairwise algorithms: tagged messages between any two ranks of the world.
 //
 // Threads: Send, Recv and Transfer::Wait by one thread at a time; Abort by any thread.
-// Matching: by (peer, tag); a tag is used at most once between two ranks in one direction at a time.
-// Progress: a message moves as soon as both sides have posted it, whether or not anybody waits.
-// Failure: kPeerLost naming the peer; after a failure or Abort all calls repeat the first cause.
+// Matching: by (peer, tag); a tag is used at most once between two ranks in one direction at a
+// time. Progress: a message moves as soon as both sides have posted it, whether or not anybody
+// waits. Failure: kPeerLost naming the peer; after a failure or Abort all calls repeat the first
+// cause.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace syrtos {
 class Transfer {
  public:
   // The memory must stay until Wait has returned Ok or the Transfer is gone: the destructor of an
-  // unfinished one returns only when its memory will not be touched again. After a failure the caller
-  // therefore drops its transfers first and its memory second.
+  // unfinished one returns only when its memory will not be touched again. After a failure the
+  // caller therefore drops its transfers first and its memory second.
   virtual ~Transfer() = default;
   virtual Status Wait() = 0;
 };

@@ -55,8 +55,7 @@ Status SliceReduction::Combine(int64_t index, void* output) {
   if (own.count == 0) return Status::Ok();
   for (int member = 0; member < members.size(); ++member) {
     SYRTOS_RETURN_IF_ERROR(receives_[Slot(index)][static_cast<size_t>(member)].Wait());
-    const void* share =
-        member == members.self ? exchange_.input(own.begin) : Share(index, member);
+    const void* share = member == members.self ? exchange_.input(own.begin) : Share(index, member);
     if (member == 0) {
       reducer_->Begin(share, own.count);
     } else {

@@ -1,5 +1,6 @@
-// The combining half of allreduce and reduce-scatter: each member receives its slice from all others
-// and combines it in the order of positions, piece by piece, while the next piece is under way.
+// The combining half of allreduce and reduce-scatter: each member receives its slice from all
+// others and combines it in the order of positions, piece by piece, while the next piece is under
+// way.
 #pragma once
 
 #include <array>
@@ -20,12 +21,13 @@ class SliceReduction {
   // Of the longest slice; others have run out of elements before.
   int64_t pieces() const { return pieces_; }
   Span Piece(int member, int64_t index) const;
-  // Receives the others' shares of our piece `index`, sends them ours of theirs. In order of indices,
-  // at most one ahead of Combine.
+  // Receives the others' shares of our piece `index`, sends them ours of theirs. In order of
+  // indices, at most one ahead of Combine.
   Status Post(int64_t index);
   // Waits for the shares of our piece and writes the result.
   Status Combine(int64_t index, void* output);
-  // Until our shares of the others' piece `index` have left, so that their memory may be overwritten.
+  // Until our shares of the others' piece `index` have left, so that their memory may be
+  // overwritten.
   Status WaitSent(int64_t index) { return sends_[Slot(index)].Wait(); }
 
  private:
