@@ -2,7 +2,7 @@
 """Adds up the steps of a run and prints `N passed, N failed, N skipped` as the last line.
 
 Reads a folder that `./dev` filled: for each step NAME its exit status in NAME.rc and, if it ran
-tests, a JUnit report in NAME.xml. A step that failed without a failed test in its report (a crash,
+tests, JUnit reports in NAME.xml or NAME.*.xml. A step that failed without a failed test in its report (a crash,
 a lint error) counts as one failure.
 """
 
@@ -28,11 +28,15 @@ def count(report: Path) -> tuple[int, int, int]:
 
 def step_counts(rc_file: Path) -> tuple[int, int, int]:
     """Returns the counts of one step; a failure that no test shows is one more failure."""
-    report = rc_file.with_suffix(".xml")
-    try:
-        counts = count(report) if report.exists() else (0, 0, 0)
-    except ET.ParseError:
-        counts = (0, 0, 0)
+    totals = [0, 0, 0]
+    for report in [rc_file.with_suffix(".xml"), *rc_file.parent.glob(f"{rc_file.stem}.*.xml")]:
+        if not report.exists():
+            continue
+        try:
+            totals = [total + new for total, new in zip(totals, count(report), strict=True)]
+        except ET.ParseError:  # the program died while it wrote
+            pass
+    counts = (totals[0], totals[1], totals[2])
     if rc_file.read_text().strip() != "0" and counts[1] == 0:
         return counts[0], 1, counts[2]
     return counts

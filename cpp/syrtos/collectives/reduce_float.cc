@@ -1,4 +1,5 @@
 // float16, bfloat16, float32, float64, complex64 and complex128.
+#include <cmath>
 #include <cstdlib>
 
 #include "syrtos/collectives/half.h"
@@ -71,23 +72,17 @@ struct ComplexProduct {
 };
 
 // NaN must win; | instead of || keeps the loop free of branches.
-template <typename T>
-bool IsNan(T value) {
-  return value !=
-         value;  // NOLINT(misc-redundant-expression): of NaN alone; isnan does not vectorise
-}
-
 struct Min {
   template <typename T>
   static T Combine(T a, T b) {
-    return ((b < a) | IsNan(b)) ? b : a;
+    return ((b < a) | std::isnan(b)) ? b : a;
   }
 };
 
 struct Max {
   template <typename T>
   static T Combine(T a, T b) {
-    return ((b > a) | IsNan(b)) ? b : a;
+    return ((b > a) | std::isnan(b)) ? b : a;
   }
 };
 

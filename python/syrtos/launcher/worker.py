@@ -41,7 +41,7 @@ def without_worker(error: BaseException) -> str:
 
 
 def tell_other_ranks(error: BaseException) -> None:
-    """Let ranks that wait for this one raise its own words; nothing to do if it never used Syrtos."""
+    """Let ranks that wait for this one raise its own words, if it has used Syrtos at all."""
     session = sys.modules.get("syrtos._session")
     if session is not None:
         with contextlib.suppress(Exception):

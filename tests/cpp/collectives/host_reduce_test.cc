@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(DTypes, HostReduceTest,
                          });
 
 TEST(IntegerMeanTest, DividesExactlyAndTruncatesTowardZero) {
-  const auto mean = [](std::vector<int32_t> values, int64_t divisor) {
+  const auto mean = [](const std::vector<int32_t>& values, int64_t divisor) {
     return ReduceOne(Spec(DType::kInt32, ReduceOp::kAverage, divisor), values);
   };
   EXPECT_EQ(mean({49, 0}, 49), 1) << "49 * (1.0 / 49) is 0.999...";
@@ -136,7 +136,7 @@ TEST(IntegerSumTest, WrapsAsNumPy) {
 }
 
 TEST(IntegerScaleTest, TruncatesTowardZeroAndClampsWhatHasNoInteger) {
-  const auto sum = [](std::vector<int32_t> values, double pre, double post) {
+  const auto sum = [](const std::vector<int32_t>& values, double pre, double post) {
     return ReduceOne(Spec(DType::kInt32, ReduceOp::kSum, 1, pre, post), values);
   };
   EXPECT_EQ(sum({3, 3}, 0.5, 1), 2) << "each input is cut: 1 + 1";
@@ -179,7 +179,7 @@ TEST(FloatSumTest, InfinitiesFollowIeee) {
 }
 
 TEST(FloatMeanTest, DividesInsteadOfMultiplyingByAReciprocal) {
-  std::mt19937 random(3);
+  std::mt19937 random(3);  // NOLINT(bugprone-random-generator-seed): the same in every run
   for (int divisor : {3, 7, 49}) {
     for (int i = 0; i < 10000; ++i) {
       const float value = static_cast<float>(random()) / 1000.0f;

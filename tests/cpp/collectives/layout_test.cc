@@ -78,6 +78,7 @@ TEST(LayoutTest, OffsetsAre64Bit) {
 }
 
 TEST(LayoutTest, AddressesAre64Bit) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that is never used
   const auto* base = reinterpret_cast<const uint8_t*>(uintptr_t{4096});
   EXPECT_EQ(reinterpret_cast<uintptr_t>(At(static_cast<const void*>(base), int64_t{3} << 32, 8)),
             uintptr_t{4096} + (uintptr_t{3} << 35));
