@@ -2,8 +2,8 @@
 """Adds up the steps of a run and prints `N passed, N failed, N skipped` as the last line.
 
 Reads a folder that `./dev` filled: for each step NAME its exit status in NAME.rc and, if it ran
-tests, JUnit reports in NAME.xml or NAME.*.xml. A step that failed without a failed test in its report (a crash,
-a lint error) counts as one failure.
+tests, JUnit reports in NAME.xml or NAME.*.xml. A step that failed without a failed test in its
+report (a crash, a lint error) counts as one failure.
 """
 
 from __future__ import annotations
