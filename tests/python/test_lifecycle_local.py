@@ -211,7 +211,7 @@ else:
 def first_cause(ending: str, code: int) -> str:
     began = time.monotonic()
     waiting, failing = run(WAITING + f"    {ending}\n", 2)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60  # against hanging only
     assert failing.code == code
     assert waiting.code == 0, waiting.err
     return waiting.out
@@ -339,7 +339,7 @@ def test_init_gives_up_when_others_do_not_come() -> None:
         try:
             syrtos.init(start_timeout=0.5)
         except syrtos.errors.SyrtosError as error:
-            print(type(error).__name__, time.monotonic() - began < 5, error)
+            print(type(error).__name__, time.monotonic() - began < 30, error)
     """
     first, _ = run(script, 2)
     assert first.code == 0, first.err

@@ -107,7 +107,7 @@ def fail_on_purpose(folder: str) -> None:
         except tf.errors.OpError as error:
             text = "rank 1" if "rank 1" in error.message else error.message
             seen.append(f"{what}: {type(error).__name__}, {text}")
-        assert time.monotonic() - start < 20
+        assert time.monotonic() - start < 60  # against hanging only
         Path(folder, f"seen_{rank}").write_text("\n".join(seen))
         if rank == 0 and what == "late":
             time.sleep(6)  # else rank 1 would hear of our shutdown instead
