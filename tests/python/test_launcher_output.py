@@ -342,7 +342,7 @@ def test_a_prompt_without_line_end_is_visible_on_a_terminal():
 
 def test_ctrl_c_on_a_terminal_interrupts_the_ranks_once():
     program = (
-        "import time\nprint('up')\ntry:\n    time.sleep(60)\n"
+        "import time\ntry:\n    print('up')\n    time.sleep(60)\n"
         "except KeyboardInterrupt:\n    print('interrupted')\n    time.sleep(0.3)\n"
         "    print('cleaned')\n"
     )
