@@ -20,7 +20,8 @@ import pytest
 from syrtos.launcher.leftovers import kill_processes_with, processes_with
 
 MARK = "SYRTOS_TEST_ORPHANS"
-LIMIT = 30.0  # seconds; the promise is 5, but a busy machine may stop us all for a while
+LIMIT = 5.0  # seconds after which no process may be left
+HANG = 60.0  # seconds that a loaded machine may take to end the launcher itself
 
 PRELUDE = """
 import os, signal, subprocess, sys, time
@@ -186,7 +187,7 @@ def test_the_failing_rank_is_named_and_gives_the_exit_code(ended, name):
     case = ended[name]
     failure = CASES[name][2]
     assert case.code == FAILURES[failure][1]
-    assert case.seconds < LIMIT
+    assert case.seconds < HANG
     assert "syrtosrun: rank 1 on localhost (pid " in case.err
     expected = {
         "raises": "exited with code 1; stopping the other ranks",
@@ -214,4 +215,4 @@ def test_the_end_of_the_guard_is_an_error(ended):
 def test_children_of_ranks_that_ended_well_do_not_fail_the_job(ended):
     case = ended["children survive ranks that end well"]
     assert case.code == 0
-    assert case.seconds < LIMIT
+    assert case.seconds < HANG
