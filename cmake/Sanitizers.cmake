@@ -1,4 +1,5 @@
-# SYRTOS_SANITIZE and SYRTOS_COVERAGE -> flags for everything below. Sets SYRTOS_HAVE_SANITIZER.
+# SYRTOS_SANITIZE and SYRTOS_COVERAGE -> flags for everything below. Sets SYRTOS_HAVE_SANITIZER, and
+# SYRTOS_TEST_FLAGS for the tests themselves.
 set(SYRTOS_HAVE_SANITIZER 0)
 if(SYRTOS_SANITIZE STREQUAL "address")
   set(sanitize address,undefined)
@@ -9,10 +10,22 @@ elseif(SYRTOS_SANITIZE)
 endif()
 if(SYRTOS_SANITIZE)
   set(SYRTOS_HAVE_SANITIZER 1)
-  add_compile_options(-fsanitize=${sanitize} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g)
+  add_compile_options(-fsanitize=${sanitize} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1)
   add_link_options(-fsanitize=${sanitize})
 endif()
 if(SYRTOS_COVERAGE)
   add_compile_options(--coverage -fprofile-update=atomic)
   add_link_options(--coverage)
+endif()
+# What is examined is the library. Its tests, instrumented alike and optimised, would take more than
+# half of a sanitizer build's time.
+set(SYRTOS_TEST_FLAGS)
+if(SYRTOS_SANITIZE)
+  list(APPEND SYRTOS_TEST_FLAGS -O0)
+endif()
+if(SYRTOS_SANITIZE STREQUAL "address")
+  list(APPEND SYRTOS_TEST_FLAGS -fno-sanitize=undefined)
+endif()
+if(SYRTOS_COVERAGE)
+  list(APPEND SYRTOS_TEST_FLAGS -fno-profile-arcs -fno-test-coverage)
 endif()

@@ -94,19 +94,22 @@ TEST_P(EngineFailureTest, StallLimitRaisesNamingTheMissingRank) {
     config.stall_warning = Seconds(0.1);
     config.stall_limit = Seconds(0.4);
   };
-  RunWorld(2, limited, [](RankEngine& self) {
+  std::atomic<int> expired{0}, answered{0};
+  RunWorld(2, limited, [&expired, &answered](RankEngine& self) {
     std::vector<float> in(4, 1.0f), out(4);
     if (self.rank == 0) {
       Status status = self.Await(self.engine->Submit(SmallSum("late_tensor", in, out)));
       EXPECT_EQ(status.code(), StatusCode::kTimeout);
       EXPECT_NE(status.message().find("late_tensor"), std::string::npos) << status.ToString();
       EXPECT_NE(status.message().find("1"), std::string::npos);
+      Meet(expired, self.size);
     } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(900));
+      Meet(expired, self.size);
       // The late post is answered with the same error, and the engine goes on.
       EXPECT_EQ(self.Await(self.engine->Submit(SmallSum("late_tensor", in, out))).code(),
                 StatusCode::kTimeout);
     }
+    Meet(answered, self.size);  // or "next" itself would be late for one of them
     ASSERT_TRUE(self.Await(self.engine->Submit(SmallSum("next", in, out))).ok());
   });
 }
