@@ -53,10 +53,14 @@ def has_metric_hook(model: Any) -> bool:
     return hasattr(type(model), _METHOD)
 
 
+def _parts(metric: Any) -> Any:
+    return getattr(metric, "metrics", None) or getattr(metric, "_metrics", ())
+
+
 def _with_parts(metrics: Any) -> Iterator[Any]:
     """All metrics, those that others are made of first."""
     for metric in metrics:
-        yield from _with_parts(getattr(metric, "metrics", None) or getattr(metric, "_metrics", ()))
+        yield from _with_parts(_parts(metric))
         yield metric
 
 
@@ -85,10 +89,17 @@ def sum_metrics(model: Any) -> None:
         All ranks must call this alike. The state of a metric is summed; a metric whose state is no
         sum says so with an attribute ``syrtos_op``: "max", "min", "mean" or "none".
     """
+    # Named, so that a rank that evaluates alone is told which metrics the others did not ask for,
+    # and is never taken to mean the gradients that they are at.
+    names = [metric.name for metric in _with_parts(model.metrics) if not _parts(metric)]
+    what = f"metrics {', '.join(dict.fromkeys(names))}"
     for op, variables in sorted(_states(model).items()):
         backing = [adapter.backing_variable(variable) for variable in variables]
         values = grouped_allreduce(
-            backing, op=op, tensor_names=[adapter.name_of(variable) for variable in variables]
+            backing,
+            op=op,
+            name=f"{what} ({op.name.lower()})",
+            tensor_names=[adapter.name_of(variable) for variable in variables],
         )
         for variable, value in zip(backing, values, strict=True):
             variable.assign(value)
