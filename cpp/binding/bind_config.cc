@@ -34,6 +34,7 @@ void BindConfig(py::module_& module) {
       .def_readwrite("fusion_threshold_bytes", &Config::fusion_threshold_bytes)
       .def_readwrite("cache_capacity", &Config::cache_capacity)
       .def_readwrite("backend", &Config::backend)
+      .def_readwrite("strict_join", &Config::strict_join)
       .def_readwrite("timeline_path", &Config::timeline_path)
       .def_readwrite("timeline_mark_cycles", &Config::timeline_mark_cycles)
       .def_readwrite("gloo_plugin_path", &Config::gloo_plugin_path);

@@ -25,6 +25,7 @@ class Config:
     fusion_threshold_bytes: int
     cache_capacity: int
     backend: str
+    strict_join: bool
     start_timeout: float
     heartbeat_interval: float
     peer_timeout: float

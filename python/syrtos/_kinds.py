@@ -25,6 +25,8 @@ class ReduceOp(IntEnum):
     """How values of several ranks become one; the numbers are Horovod's.
 
     ``Average`` of integers is the exact sum divided by the number of ranks, truncated toward zero.
+    ``Adasum`` adds pairs of vectors so that parallel ones give their mean and orthogonal ones their
+    sum; for real floating-point tensors, in allreduce, over 1, 2, 4, 8, ... ranks.
     """
 
     Average = 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syrtos import _topology
+from syrtos import _contract, _topology
 from syrtos.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Settings:
     fusion_threshold_bytes: int = 128 << 20
     cache_capacity: int = 1 << 16
     backend: str = ""
+    strict_join: bool = False
     start_timeout: float = 30.0
     heartbeat_interval: float = 1.0
     peer_timeout: float = 10.0
@@ -143,6 +144,7 @@ KNOBS: tuple[Knob, ...] = (
         "CACHE_CAPACITY",
     ),
     Knob("backend", "BACKEND", str, "the name of a communicator, see `syrtos doctor`"),
+    Knob("strict_join", "STRICT_JOIN", _flag, _FLAG),
     Knob("start_timeout", "START_TIMEOUT", _some_seconds, _POSITIVE, "START_TIMEOUT"),
     Knob("heartbeat_interval", "HEARTBEAT_INTERVAL", _some_seconds, _POSITIVE),
     Knob("peer_timeout", "PEER_TIMEOUT", _some_seconds, _POSITIVE, "GLOO_TIMEOUT_SECONDS"),
@@ -176,8 +178,12 @@ IGNORED = (
     *("HIERARCHICAL_ALLGATHER", "DISABLE_GROUP_FUSION", "BATCH_D2D_MEMCOPIES", "CPU_OPERATIONS"),
     *("NUM_NCCL_STREAMS", "ENABLE_ASYNC_COMPLETION", "DISABLE_NVTX_RANGES", "CONTROLLER"),
     *("THREAD_AFFINITY", "ADASUM_MPI_CHUNK_SIZE", "MPI_THREADS_DISABLE", "LOG_HIDE_TIME"),
-    *("DYNAMIC_PROCESS_SETS", "GLOO_IFACE", "CCL_CACHE", "ENABLE_XLA_OPS"),
+    *("DYNAMIC_PROCESS_SETS", "GLOO_IFACE", "CCL_CACHE", "ENABLE_XLA_OPS", "ELASTIC_TIMEOUT"),
+    *("AUTOTUNE_WARMUP_SAMPLES", "AUTOTUNE_STEPS_PER_SAMPLE", "AUTOTUNE_BAYES_OPT_MAX_SAMPLES"),
+    *("AUTOTUNE_GAUSSIAN_PROCESS_NOISE",),
 )
+#: Those of them that ask for something which is missed: mentioned by a warning if switched on.
+MISSED = ("AUTOTUNE",)
 
 
 def _from_environment(knob: Knob, environ: Mapping[str, str]) -> tuple[bool, Any]:
@@ -217,13 +223,19 @@ _said: set[str] = set()
 
 
 def mention_ignored(environ: Mapping[str, str] | None = None) -> None:
-    """Say once, at level DEBUG, which variables of Horovod are set but mean nothing here."""
+    """Say once, at level DEBUG, which variables of Horovod are set but mean nothing here.
+
+    Rank 0 warns of those that ask for a feature which is missing.
+    """
     environ = os.environ if environ is None else environ
+    is_first = environ.get(_contract.RANK, "0") == "0"
     for name in IGNORED:
         full = f"HOROVOD_{name}" if f"HOROVOD_{name}" in environ else f"SYRTOS_{name}"
         if full in environ and full not in _said:
             _said.add(full)
-            _log.debug("%s=%s has no effect in Syrtos and is ignored", full, environ[full])
+            missed = name in MISSED and environ[full].strip().lower() in _TRUE and is_first
+            level = logging.WARNING if missed else logging.DEBUG
+            _log.log(level, "%s=%s has no effect in Syrtos and is ignored", full, environ[full])
 
 
 def default_plugin() -> str:

@@ -107,6 +107,7 @@ KNOBS = [
     ("timeline_mark_cycles", "TIMELINE_MARK_CYCLES", "TIMELINE_MARK_CYCLES", "1", True),
     ("heartbeat_interval", "HEARTBEAT_INTERVAL", "", "0.5", 0.5),
     ("backend", "BACKEND", "", "pairwise", "pairwise"),
+    ("strict_join", "STRICT_JOIN", "", "1", True),
 ]
 
 
@@ -180,6 +181,28 @@ def test_ignored_variables_are_mentioned_once(
         "HOROVOD_CYCLE_TIME",
         "HOROVOD_AUTOTUNE",
     ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "level"),
+    [
+        ({"HOROVOD_AUTOTUNE": "1"}, logging.WARNING),
+        ({"HOROVOD_AUTOTUNE": "1", "SYRTOS_RANK": "0"}, logging.WARNING),
+        ({"HOROVOD_AUTOTUNE": "1", "SYRTOS_RANK": "1"}, logging.DEBUG),
+        ({"HOROVOD_AUTOTUNE": "0"}, logging.DEBUG),
+        ({"HOROVOD_CYCLE_TIME": "1"}, logging.DEBUG),
+    ],
+)
+def test_rank_0_warns_of_a_feature_that_is_asked_for_and_missing(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    environ: dict[str, str],
+    level: int,
+) -> None:
+    monkeypatch.setattr(config, "_said", set())
+    with caplog.at_level(logging.DEBUG, "syrtos"):
+        config.mention_ignored(environ)
+    assert [record.levelno for record in caplog.records] == [level]
 
 
 def test_fields_and_defaults_are_those_of_the_core() -> None:

@@ -105,6 +105,13 @@ def test_every_setting_is_known_to_the_configuration():
     assert {variable for variable, _ in SETTINGS.values()} <= known
 
 
+def test_the_timeline_can_mark_cycles():
+    for option, marks in (("--timeline-mark-cycles", True), ("--no-timeline-mark-cycles", False)):
+        settings = parse(["-np", "1", option, "true"]).settings
+        assert config.resolve(environ=settings).settings.timeline_mark_cycles is marks
+    assert "SYRTOS_TIMELINE_MARK_CYCLES" not in parse(["-np", "1", "true"]).settings
+
+
 def test_the_stall_check_can_be_turned_off():
     settings = parse(["-np", "1", "--no-stall-check", "true"]).settings
     assert config.resolve(environ=settings).settings.stall_warning == 0

@@ -7,6 +7,7 @@ std::vector<std::pair<std::string, std::string>> AgreedSettings(const Config& co
       {"fusion_threshold_bytes", std::to_string(config.fusion_threshold_bytes)},
       {"cache_capacity", std::to_string(config.cache_capacity)},
       {"backend", config.backend},
+      {"strict_join", config.strict_join ? "true" : "false"},
   };
 }
 

@@ -30,6 +30,7 @@ struct Config {
   int64_t fusion_threshold_bytes = 128 << 20;  // a fused plan holds at most this much; 0: no fusion
   int64_t cache_capacity = 1 << 16;            // agreements remembered; 0: none
   std::string backend;                         // force one communicator by name; "": best score
+  bool strict_join = false;  // refuse what is no allreduce while a rank has joined, as Horovod does
 
   // ---- may differ ----
   Seconds start_timeout{30.0};

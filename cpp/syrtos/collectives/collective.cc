@@ -57,9 +57,6 @@ bool IsValidReduceOp(uint8_t number) { return number < kOpNames.size(); }
 Status CheckReducible(ReduceOp op, DType dtype) {
   const DTypeInfo& info = InfoOf(dtype);
   const std::string who = std::string("op=") + ReduceOpName(op);
-  if (op == ReduceOp::kAdasum) {
-    return Status::InvalidArgument(who + " is not available in Syrtos. Use op=Average or op=Sum.");
-  }
   if (info.kind == DTypeClass::kOpaque) {
     return Status::InvalidArgument(
         who +
@@ -77,6 +74,31 @@ Status CheckReducible(ReduceOp op, DType dtype) {
         who + " is not defined for dtype " + info.name +
         ": complex numbers have no order. Reduce the absolute values, or "
         "the real and imaginary parts, instead.");
+  }
+  if (op == ReduceOp::kAdasum && info.kind != DTypeClass::kFloat) {
+    return Status::InvalidArgument(
+        who + " is not defined for dtype " + info.name +
+        ": it scales vectors by their lengths and the angle between them, which takes real "
+        "numbers. Use Sum, or convert to float32 first.");
+  }
+  return Status::Ok();
+}
+
+Status CheckReduction(CollectiveKind kind, ReduceOp op, DType dtype, int group_size) {
+  SYRTOS_RETURN_IF_ERROR(CheckReducible(op, dtype));
+  if (op != ReduceOp::kAdasum) return Status::Ok();
+  if (kind != CollectiveKind::kAllreduce) {
+    return Status::InvalidArgument(std::string("op=Adasum is not possible in ") +
+                                   InfoOf(kind).name +
+                                   ": it needs whole tensors. Use op=Average or op=Sum, or "
+                                   "allreduce.");
+  }
+  if ((group_size & (group_size - 1)) != 0) {
+    return Status::InvalidArgument(
+        "op=Adasum combines ranks in pairs, so their number must be a power of two, but here it "
+        "is " +
+        std::to_string(group_size) +
+        ". Use a process set of 1, 2, 4, 8, ... ranks, or op=Average.");
   }
   return Status::Ok();
 }

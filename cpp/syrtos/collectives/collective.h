@@ -51,6 +51,11 @@ const char* ReduceOpName(ReduceOp op);
 bool IsValidReduceOp(uint8_t number);
 // Ok, or why `op` makes no sense for `dtype` (mean of bool, min of complex, any of opaque).
 Status CheckReducible(ReduceOp op, DType dtype);
+// As CheckReducible, and also why `kind` over `group_size` ranks cannot do `op`: Adasum needs an
+// allreduce and a number of ranks that is a power of two.
+Status CheckReduction(CollectiveKind kind, ReduceOp op, DType dtype, int group_size);
+
+class Activities;
 
 // One collective over a list of parts, as a communicator sees it. All counts are elements.
 struct Collective {
@@ -66,6 +71,8 @@ struct Collective {
   std::vector<int> ranks;       // global ranks of the group, in order
   std::vector<uint8_t> active;  // per position: 0 = has joined, is not contacted; empty: all are
   int self = 0;                 // own position in `ranks`; always active
+  // Is told what is being done (activities.h) and outlives the operation; null: nobody listens.
+  Activities* activities = nullptr;
 
   int size() const { return static_cast<int>(ranks.size()); }
 };
@@ -84,6 +91,9 @@ struct Part {
   int64_t count = 0;
   std::vector<int64_t> counts;
   std::vector<int64_t> recv_counts;
+  // Allreduce with kAdasum, which treats each tensor as a vector: the lengths of the tensors that
+  // lie in this part one after the other. Empty: it is one tensor.
+  std::vector<int64_t> segments;
 };
 
 }  // namespace syrtos

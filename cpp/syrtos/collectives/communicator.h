@@ -6,9 +6,10 @@
 // Threads: Start and Operation::Progress are called by one thread at a time (the holder of the
 // progress baton); Abort by any thread, at any time, also during a blocking Progress.
 // Order: operations of one communicator are started in the same order on all their members; several
-// may be in flight. Determinism: a floating-point element is combined in the order of `ranks`, so
-// all members get the same bits in every run, whatever the piece sizes and the fusion. Failure: a
-// failed operation or an Abort is fatal for the communicator; every later call repeats it.
+// may be in flight. Determinism: a floating-point element is combined in the order of `ranks` (by
+// kAdasum in pairs of neighbours, then pairs of pairs, ...), so all members get the same bits in
+// every run, whatever the piece sizes and the fusion. Failure: a failed operation or an Abort is
+// fatal for the communicator; every later call repeats it.
 #pragma once
 
 #include <memory>

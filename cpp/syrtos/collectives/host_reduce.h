@@ -7,7 +7,8 @@
 // or max gives NaN. bool: sum and max = or, product and min = and, scales do not matter. prescale
 // is applied to each input and postscale to the result (of a mean: after the division), in the
 // accumulator's type; integers are multiplied as double and truncated toward zero, what no integer
-// can hold is clamped. Threads: one per Reducer. No failure: callers checked CheckReducible.
+// can hold is clamped. Adasum is not among them, see adasum_loops.h. Threads: one per Reducer. No
+// failure: callers checked CheckReducible.
 #pragma once
 
 #include <cstdint>

@@ -39,10 +39,22 @@ Status CheckMemory(const Collective& collective, const char* name, const void* m
   return Status::Ok();
 }
 
+Status CheckSegments(const Collective& collective, const Part& part) {
+  if (part.segments.empty()) return Status::Ok();
+  int64_t left = part.count;
+  for (int64_t segment : part.segments) {
+    if (segment < 0 || segment > left) return Refuse(collective, "segments do not fit the count");
+    left -= segment;
+  }
+  return left == 0 ? Status::Ok() : Refuse(collective, "segments do not fill the count");
+}
+
 Status CheckPart(const Collective& collective, const Part& part) {
   const auto self = static_cast<size_t>(collective.self);
   switch (collective.kind) {
     case CollectiveKind::kAllreduce:
+      SYRTOS_RETURN_IF_ERROR(CheckSegments(collective, part));
+      [[fallthrough]];
     case CollectiveKind::kBroadcast:
       if (part.count < 0) return Refuse(collective, "count is negative");
       break;
@@ -158,7 +170,9 @@ int64_t OutputElements(const Collective& collective, const Part& part) {
 
 bool CanMove(const Collective& collective) {
   const CollectiveInfo& info = InfoOf(collective.kind);
-  return info.moves_data && (!info.reduces || CheckReducible(collective.op, collective.dtype).ok());
+  return info.moves_data &&
+         (!info.reduces ||
+          CheckReduction(collective.kind, collective.op, collective.dtype, collective.size()).ok());
 }
 
 Status CheckParts(const Collective& collective, const std::vector<Part>& parts) {
@@ -177,7 +191,7 @@ Status CheckParts(const Collective& collective, const std::vector<Part>& parts) 
                                   " is no active member of the group of " + std::to_string(size));
   }
   if (info.reduces) {
-    SYRTOS_RETURN_IF_ERROR(CheckReducible(collective.op, collective.dtype));
+    SYRTOS_RETURN_IF_ERROR(CheckReduction(collective.kind, collective.op, collective.dtype, size));
     if (collective.divisor < 1) return Refuse(collective, "the divisor of a mean is below 1");
   }
   for (const Part& part : parts) SYRTOS_RETURN_IF_ERROR(CheckPart(collective, part));

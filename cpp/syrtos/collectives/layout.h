@@ -55,7 +55,8 @@ int64_t OutputElements(const Collective& collective, const Part& part);
 bool CanMove(const Collective& collective);
 
 // Ok, or kInvalidArgument naming what does not fit together: list lengths, negative counts, bytes
-// beyond 2^63-1, missing memory, an absent root or self, an op that the dtype cannot do.
+// beyond 2^63-1, missing memory, an absent root or self, an op that the dtype or the group cannot
+// do.
 Status CheckParts(const Collective& collective, const std::vector<Part>& parts);
 
 }  // namespace syrtos

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "syrtos/collectives/activities.h"
 #include "syrtos/collectives/aligned_buffer.h"
 #include "syrtos/collectives/guard.h"
 #include "syrtos/collectives/layout.h"
@@ -44,7 +45,10 @@ class PackedOperation : public Operation {
     whole.input = memory;
     whole.output = memory + regions.output_begin;
     output_ = static_cast<const uint8_t*>(whole.output);
-    Pack(collective_, parts_, memory);
+    {
+      const ActivityScope activity(collective_, "MEMCPY_IN_FUSION_BUFFER");
+      Pack(collective_, parts_, memory);
+    }
     std::vector<Part> list;
     list.push_back(std::move(whole));
     SYRTOS_ASSIGN_OR_RETURN(inner_, inner.Start(collective_, std::move(list)));
@@ -54,7 +58,10 @@ class PackedOperation : public Operation {
   Result<bool> Progress() override {
     if (done_) return true;
     SYRTOS_ASSIGN_OR_RETURN(done_, inner_->Progress());
-    if (done_) Unpack(collective_, parts_, output_);
+    if (done_) {
+      const ActivityScope activity(collective_, "MEMCPY_OUT_FUSION_BUFFER");
+      Unpack(collective_, parts_, output_);
+    }
     return done_;
   }
 

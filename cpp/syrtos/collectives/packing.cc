@@ -92,7 +92,10 @@ std::vector<int64_t> SumCounts(const Collective& collective, const std::vector<P
 Part PackedPart(const Collective& collective, const std::vector<Part>& parts) {
   Part whole;
   if (InPlace(collective.kind)) {
-    for (const Part& part : parts) whole.count += part.count;
+    for (const Part& part : parts) {
+      whole.count += part.count;
+      if (collective.op == ReduceOp::kAdasum) whole.segments.push_back(part.count);
+    }
     return whole;
   }
   whole.counts = SumCounts(collective, parts, &Part::counts);

@@ -135,7 +135,7 @@ std::unique_ptr<Reducer> MakeFor(const Collective& collective, int64_t capacity)
     case ReduceOp::kAdasum:
       break;
   }
-  std::abort();  // CheckReducible refuses it
+  std::abort();  // CheckReducible refuses it for integers
 }
 
 template <typename T>

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <map>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "syrtos/base/log.h"
@@ -189,7 +191,12 @@ class Bootstrap {
     size_t bar = root->rfind('|');
     if (bar == std::string::npos) return Status::Internal("malformed address \"" + *root + "\"");
     std::string address = root->substr(0, bar);
-    int port = std::atoi(root->c_str() + bar + 1);
+    int port = 0;
+    const char* end = root->data() + root->size();
+    const auto [stop, error] = std::from_chars(root->data() + bar + 1, end, port);
+    if (error != std::errc() || stop != end) {
+      return Status::Internal("malformed address \"" + *root + "\"");
+    }
     for (ChannelPurpose purpose : {ChannelPurpose::kControl, ChannelPurpose::kHealth}) {
       SYRTOS_ASSIGN_OR_RETURN(Socket socket, Connect(address, port, Left()));
       auto channel = std::make_unique<Channel>(std::move(socket));

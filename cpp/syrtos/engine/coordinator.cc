@@ -119,6 +119,7 @@ void Coordinator::Impl::Enter(int rank, const GroupState& group, const Incoming&
         /*owe=*/true);
   }
   Record(rank, in, tally, slot);
+  if (options_.on_post) options_.on_post(rank, in.kind, in.key);
   if (Ready(tally, group)) SettleTally(found);
 }
 
@@ -196,6 +197,9 @@ Settled Coordinator::Impl::SettleInFull(const RequestKey& key, const Tally& tall
   asked.front().meta = &settled.meta;
   settled.agreement = Settle(asked, group.members, options_.hosts);
   Agreement& agreement = settled.agreement;
+  if (agreement.error.ok() && options_.strict_join) {
+    agreement.error = RefuseWithoutJoined(settled.meta, agreement);
+  }
   if (agreement.error.ok() && IsForWorldOnly(settled.meta.kind)) {
     agreement.error = ChangeGroups(settled.meta, agreement);
   } else if (agreement.error.ok() && agreement.absent.empty()) {
@@ -204,6 +208,18 @@ Settled Coordinator::Impl::SettleInFull(const RequestKey& key, const Tally& tall
   if (agreement.error.ok()) posters = group.members;
   settled.members = std::move(posters);
   return settled;
+}
+
+Status Coordinator::Impl::RefuseWithoutJoined(const RequestMeta& meta,
+                                              const Agreement& agreement) {
+  if (agreement.absent.empty() || IsForWorldOnly(meta.kind)) return Status::Ok();
+  if (meta.kind == CollectiveKind::kAllreduce || meta.kind == CollectiveKind::kBarrier) {
+    return Status::Ok();
+  }
+  return Status::Mismatch(
+      Describe(meta.kind, meta.key) + ": " + RanksText(agreement.absent, options_.hosts) +
+      " called join(), and with strict_join only allreduce goes on without a rank. Unset strict_join "
+      "to let it count as one that sends nothing, or call this before any rank joins.");
 }
 
 Status Coordinator::Impl::ChangeGroups(const RequestMeta& meta, Agreement& agreement) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -50,6 +51,9 @@ class Coordinator {
     int size = 1;
     int64_t cache_capacity = 0;
     std::vector<std::string> hosts;  // per rank, for messages; may be empty
+    bool strict_join = false;        // only allreduce, barrier and join go on without a joined rank
+    // Told of each post that is entered, before anything that it settles.
+    std::function<void(int rank, CollectiveKind kind, const RequestKey& key)> on_post = nullptr;
   };
   explicit Coordinator(Options options);
   ~Coordinator();

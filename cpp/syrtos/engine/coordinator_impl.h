@@ -89,6 +89,7 @@ class Coordinator::Impl {
   void SettleTally(TallyMap::iterator found);
   Settled SettleCached(const RequestKey& key, const Tally& tally, const GroupState& group);
   Settled SettleInFull(const RequestKey& key, const Tally& tally, const GroupState& group);
+  Status RefuseWithoutJoined(const RequestMeta& meta, const Agreement& agreement);
   Status ChangeGroups(const RequestMeta& meta, Agreement& agreement);
   Status RemoveGroup(const RequestMeta& meta);
   void Answer(const std::vector<int32_t>& ranks, CollectiveKind kind, const RequestKey& key,

@@ -24,21 +24,20 @@ class Engine::Impl {
   Status Start() {
     SYRTOS_RETURN_IF_ERROR(loop_.Start());
     SYRTOS_RETURN_IF_ERROR(progress_.Start(loop_));
-    std::string timeline = TimelineFile();
-    if (!timeline.empty()) {
-      Status status = loop_.timeline().Start(timeline, config_.rank, config_.timeline_mark_cycles);
-      // A trace is not worth a training run.
-      if (!status.ok()) SYRTOS_LOG(kWarning, "timeline") << status.message();
+    if (config_.timeline_path.empty()) return Status::Ok();
+    Status traced = StartTimeline(config_.timeline_path, config_.timeline_mark_cycles);
+    // A trace is not worth a training run.
+    if (!traced.ok()) {
+      SYRTOS_LOG(kWarning, "timeline") << traced.message() << " The run goes on without it.";
     }
     return Status::Ok();
   }
 
-  // Rank 0 writes the trace; with "{rank}" in the name every rank writes its own.
-  std::string TimelineFile() const {
-    std::string path = config_.timeline_path;
-    size_t mark = path.find("{rank}");
-    if (mark != std::string::npos) return path.replace(mark, 6, std::to_string(config_.rank));
-    return config_.rank == 0 ? path : "";
+  Status StartTimeline(const std::string& path, bool mark_cycles) {
+    SYRTOS_RETURN_IF_ERROR(CheckProcess());
+    const std::string file = Timeline::FileOf(path, config_.rank);
+    if (file.empty()) return Status::Ok();
+    return loop_.timeline().Start(file, config_.rank, mark_cycles);
   }
 
   Status CheckProcess() const {
@@ -118,7 +117,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() {
   if (!impl_->CheckProcess().ok()) {
     // The threads stayed in the parent; there is nothing here that could be joined or closed.
-    static_cast<void>(impl_.release());
+    [[maybe_unused]] Impl* kept = impl_.release();
     return;
   }
   Close();
@@ -142,10 +141,11 @@ std::vector<uint32_t> Engine::Groups() const { return impl_->loop_.groups().Ids(
 std::vector<std::string> Engine::Backends() const { return impl_->loop_.BackendNames(); }
 
 Status Engine::StartTimeline(const std::string& path, bool mark_cycles) {
-  return impl_->loop_.timeline().Start(path, impl_->config_.rank, mark_cycles);
+  return impl_->StartTimeline(path, mark_cycles);
 }
 
 Status Engine::StopTimeline() {
+  SYRTOS_RETURN_IF_ERROR(impl_->CheckProcess());
   impl_->loop_.timeline().Stop();
   return Status::Ok();
 }

@@ -42,6 +42,8 @@ class Engine {
   std::vector<uint32_t> Groups() const;
   std::vector<std::string> Backends() const;
 
+  // The file that `path` means for this rank (Timeline::FileOf), if any; in place of one that is
+  // being written.
   Status StartTimeline(const std::string& path, bool mark_cycles);
   Status StopTimeline();
 

@@ -8,6 +8,33 @@
 #include "syrtos/engine/part_layout.h"
 
 namespace syrtos {
+namespace {
+
+// Draws what a communicator does in the rows of all requests that have a part in the plan.
+class PlanActivities : public Activities {
+ public:
+  PlanActivities(Timeline& timeline, const ResolvedPlan& plan) : timeline_(timeline) {
+    const RequestKey* last = nullptr;
+    for (const ResolvedPlan::Entry& entry : plan.entries) {
+      const RequestKey& key = entry.pending->request.meta.key;
+      if (last != nullptr && key == *last) continue;  // a request's parts stand together
+      last = &key;
+      keys_.push_back(key);
+    }
+  }
+  void Begin(const std::string& name) override {
+    for (const RequestKey& key : keys_) timeline_.ActivityBegin(key, name);
+  }
+  void End() override {
+    for (const RequestKey& key : keys_) timeline_.ActivityEnd(key);
+  }
+
+ private:
+  Timeline& timeline_;
+  std::vector<RequestKey> keys_;
+};
+
+}  // namespace
 
 Executor::Executor(int own_rank, BackendRegistry& backends, Timeline& timeline)
     : own_rank_(own_rank), backends_(backends), timeline_(timeline) {}
@@ -51,13 +78,16 @@ Result<Part> Executor::MakePart(const ResolvedPlan::Entry& entry, const Collecti
   SYRTOS_ASSIGN_OR_RETURN(PartLayout layout, LayOut(c, meta, rows));
   PartMemory& memory = pending.request.memory[entry.part];
   PartResult& result = pending.request.completion->mutable_results()[entry.part];
-  if (memory.output == nullptr && pending.request.allocate) {
+  const bool allocates = memory.output == nullptr;
+  if (allocates) timeline_.ActivityBegin(pending.request.meta.key, "ALLOCATE_OUTPUT");
+  if (allocates && pending.request.allocate) {
     SYRTOS_ASSIGN_OR_RETURN(memory.output,
                             pending.request.allocate(entry.part, layout.output_shape));
-  } else if (memory.output == nullptr) {
+  } else if (allocates) {
     SYRTOS_ASSIGN_OR_RETURN(result.owned, AllocateBuffer(layout.output_bytes));
     memory.output = result.owned.get();
   }
+  if (allocates) timeline_.ActivityEnd(pending.request.meta.key);
   result.output = memory.output;
   result.shape = std::move(layout.output_shape);
   result.received_splits = std::move(layout.received_rows);
@@ -74,17 +104,19 @@ Status Executor::StartNext() {
   ResolvedPlan plan = std::move(waiting_.front());
   waiting_.pop_front();
   SYRTOS_ASSIGN_OR_RETURN(Collective collective, MakeCollective(plan));
+  std::unique_ptr<Activities> activities;
+  if (timeline_.on()) activities = std::make_unique<PlanActivities>(timeline_, plan);
+  collective.activities = activities.get();
   std::vector<Part> parts;
   for (const auto& entry : plan.entries) {
     SYRTOS_ASSIGN_OR_RETURN(Part part, MakePart(entry, collective));
     parts.push_back(std::move(part));
   }
-  for (const auto& entry : plan.entries) timeline_.OperationBegin(entry.pending->request.meta);
   ++plans_;
   parts_ += parts.size();
   SYRTOS_ASSIGN_OR_RETURN(auto operation,
                           backends_.at(plan.backend).Start(collective, std::move(parts)));
-  running_.push_back({std::move(plan), std::move(operation)});
+  running_.push_back({std::move(plan), std::move(activities), std::move(operation)});
   return Status::Ok();
 }
 
@@ -96,9 +128,9 @@ Status Executor::ProgressRunning(std::vector<std::shared_ptr<PendingRequest>>& f
       continue;
     }
     for (auto& entry : it->plan.entries) {
-      timeline_.OperationEnd(entry.pending->request.meta);
       if (--entry.pending->parts_left == 0) finished.push_back(std::move(entry.pending));
     }
+    it->operation.reset();  // before the activities that it may use
     it = running_.erase(it);
   }
   return Status::Ok();
@@ -110,6 +142,7 @@ Status Executor::Run(bool may_block, std::vector<std::shared_ptr<PendingRequest>
     if (blocking && !may_block) break;
     SYRTOS_RETURN_IF_ERROR(StartNext());
     if (!blocking) continue;
+    timeline_.Flush();  // so that the file shows what this waits in, should it be for ever
     SYRTOS_RETURN_IF_ERROR(ProgressRunning(finished));
     // One blocking plan at a time: let the loop hand out what is finished and hear the others
     // first.

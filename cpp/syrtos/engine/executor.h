@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "syrtos/collectives/activities.h"
 #include "syrtos/collectives/backend_registry.h"
 #include "syrtos/engine/request_queue.h"
 #include "syrtos/engine/timeline.h"
@@ -45,6 +46,7 @@ class Executor {
  private:
   struct Running {
     ResolvedPlan plan;
+    std::unique_ptr<Activities> activities;  // null while there is no timeline
     std::unique_ptr<Operation> operation;
   };
   Status StartNext();

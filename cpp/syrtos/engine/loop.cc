@@ -22,9 +22,12 @@ Loop::Loop(const Config& config, World world)
       health_peers_(std::move(world.health)),
       own_name_(world.own_name),
       groups_(config.size),
-      negotiator_(std::make_unique<Negotiator>(config, std::move(world.control),
-                                               std::move(world.hosts), backends_, pending_,
-                                               [this](int rank) { return DepartureCause(rank); })),
+      negotiator_(std::make_unique<Negotiator>(
+          config, std::move(world.control), std::move(world.hosts), backends_, pending_,
+          [this](int rank) { return DepartureCause(rank); },
+          [this](int rank, CollectiveKind kind, const RequestKey& key) {
+            if (timeline_.on()) ShowReady(rank, kind, key);
+          })),
       executor_(config.rank, backends_, timeline_) {}
 
 Loop::~Loop() {
@@ -77,10 +80,17 @@ Status Loop::DepartureCause(int rank) const {
 void Loop::PostNewRequests() {
   for (auto& pending : queue_.Drain()) {
     const RequestMeta& meta = pending->request.meta;
-    timeline_.NegotiateBegin(meta);
+    timeline_.Posted(meta);
     negotiator_->AddPost(*pending);
     pending_.Insert(std::move(pending));
   }
+}
+
+// Of a request that this rank will hear the end of.
+void Loop::ShowReady(int rank, CollectiveKind kind, const RequestKey& key) {
+  const std::vector<int32_t> members = groups_.Ranks(key.group);
+  if (std::find(members.begin(), members.end(), config_.rank) == members.end()) return;
+  timeline_.RankReady(rank, kind, key);
 }
 
 void Loop::Accept(const PlanBatch& batch, Finished& finished) {
@@ -89,7 +99,11 @@ void Loop::Accept(const PlanBatch& batch, Finished& finished) {
     own.push_back(pending_.Find(agreement.key));
     // Not ours: an error settled before this rank asked, or a joined rank's share of a common
     // message.
-    if (own.back() != nullptr) AcceptAgreement(own.back(), agreement, finished);
+    if (own.back() != nullptr) {
+      AcceptAgreement(own.back(), agreement, finished);
+    } else {
+      timeline_.AgreedByOthers(agreement.key);
+    }
   }
   for (const Plan& plan : batch.plans) {
     ResolvedPlan resolved;
@@ -109,8 +123,8 @@ void Loop::Accept(const PlanBatch& batch, Finished& finished) {
 void Loop::AcceptAgreement(const std::shared_ptr<PendingRequest>& own, const Agreement& agreement,
                            Finished& finished) {
   const RequestMeta& meta = own->request.meta;
-  timeline_.NegotiateEnd(meta);
   if (!agreement.error.ok()) return Finish(own, agreement.error, 0, finished);
+  timeline_.Agreed(meta);
   if (InfoOf(meta.kind).moves_data) {
     own->agreement = agreement;
     own->parts_left = meta.parts.size();
@@ -157,6 +171,7 @@ void Loop::Finish(const std::shared_ptr<PendingRequest>& pending, const Status& 
   const Request& request = pending->request;
   pending_.Erase(request.meta.key);
   queue_.Release(request.meta.key);
+  timeline_.Ended(request.meta.key);
   request.completion->Finish(status, value);
   if (request.callback) finished.push_back(pending);
 }

@@ -61,6 +61,7 @@ class Loop {
 
  private:
   void PostNewRequests();
+  void ShowReady(int rank, CollectiveKind kind, const RequestKey& key);
   void Accept(const PlanBatch& batch, Finished& finished);
   void AcceptAgreement(const std::shared_ptr<PendingRequest>& own, const Agreement& agreement,
                        Finished& finished);

@@ -22,6 +22,10 @@ enum class Frame : char {
   kGo = 'G',      // 0 -> rank: all have answered, go
 };
 
+bool IsFrame(const std::string& message, Frame frame) {
+  return !message.empty() && message[0] == static_cast<char>(frame);
+}
+
 std::string MakeFrame(Frame frame, const std::string& body = "") {
   return static_cast<char>(frame) + body;
 }
@@ -44,9 +48,11 @@ Result<int> RankIn(const std::string& message, int size) {
 
 }  // namespace
 
-Negotiator::Negotiator(const Config& config, std::vector<std::unique_ptr<Channel>> channels,
-                       std::vector<std::string> hosts, const BackendRegistry& backends,
-                       const PendingTable& pending, std::function<Status(int rank)> departure_cause)
+Negotiator::Negotiator(
+    const Config& config, std::vector<std::unique_ptr<Channel>> channels,
+    std::vector<std::string> hosts, const BackendRegistry& backends, const PendingTable& pending,
+    std::function<Status(int rank)> departure_cause,
+    std::function<void(int rank, CollectiveKind kind, const RequestKey& key)> on_post)
     : config_(config),
       channels_(std::move(channels)),
       backends_(backends),
@@ -56,8 +62,9 @@ Negotiator::Negotiator(const Config& config, std::vector<std::unique_ptr<Channel
       departed_(channels_.size(), false),
       write_watched_(channels_.size(), false) {
   if (is_root()) {
-    coordinator_ = std::make_unique<Coordinator>(
-        Coordinator::Options{config.size, config.cache_capacity, std::move(hosts)});
+    coordinator_ = std::make_unique<Coordinator>(Coordinator::Options{
+        config.size, config.cache_capacity, std::move(hosts), config.strict_join,
+        std::move(on_post)});
   }
 }
 
@@ -171,17 +178,16 @@ void Negotiator::SendPosts(TimePoint now) {
 }
 
 Status Negotiator::HandleFromRank(int rank, const std::string& message, TimePoint now) {
-  auto frame = static_cast<Frame>(message.empty() ? 0 : message[0]);
-  if (frame == Frame::kPosts) {
+  if (IsFrame(message, Frame::kPosts)) {
     SYRTOS_ASSIGN_OR_RETURN(auto posts, DecodePosts(std::string_view(message).substr(1)));
     coordinator_->OnPosts(rank, std::move(posts), now);
     return Status::Ok();
   }
-  if (frame == Frame::kLeave) {
+  if (IsFrame(message, Frame::kLeave)) {
     BeginDeparture(rank, now);
     return Status::Ok();
   }
-  if (frame == Frame::kAnswer) {
+  if (IsFrame(message, Frame::kAnswer)) {
     SYRTOS_ASSIGN_OR_RETURN(int leaver, RankIn(message, config_.size));
     LetGo(departures_.Answer(rank, leaver), now);
     return Status::Ok();
@@ -214,15 +220,14 @@ Status Negotiator::ReceiveFromRoot(TimePoint now, std::vector<PlanBatch>& batche
       break;
     }
     if (!*message) break;
-    auto frame = static_cast<Frame>((*message)->empty() ? 0 : (**message)[0]);
-    if (frame == Frame::kBatch) {
+    if (IsFrame(**message, Frame::kBatch)) {
       SYRTOS_ASSIGN_OR_RETURN(PlanBatch batch,
                               DecodePlanBatch(std::string_view(**message).substr(1)));
       SYRTOS_RETURN_IF_ERROR(Deliver(std::move(batch), batches));
-    } else if (frame == Frame::kLeave) {
+    } else if (IsFrame(**message, Frame::kLeave)) {
       SYRTOS_ASSIGN_OR_RETURN(int leaver, RankIn(**message, config_.size));
       departures_.Heard(leaver);
-    } else if (frame == Frame::kGo) {
+    } else if (IsFrame(**message, Frame::kGo)) {
       released_ = true;
     } else {
       return Status::Internal("a control message of an unknown kind from rank 0");

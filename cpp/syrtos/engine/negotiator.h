@@ -28,10 +28,11 @@ namespace syrtos {
 class Negotiator {
  public:
   // `channels`: on rank 0 one per other rank (index rank - 1), else the one to rank 0. `hosts` per
-  // rank (rank 0 only). The references outlive the negotiator.
+  // rank and `on_post` (see Coordinator): rank 0 only. The references outlive the negotiator.
   Negotiator(const Config& config, std::vector<std::unique_ptr<Channel>> channels,
              std::vector<std::string> hosts, const BackendRegistry& backends,
-             const PendingTable& pending, std::function<Status(int rank)> departure_cause);
+             const PendingTable& pending, std::function<Status(int rank)> departure_cause,
+             std::function<void(int rank, CollectiveKind kind, const RequestKey& key)> on_post);
   // Every channel is watched by `poller`, which outlives the negotiator.
   Status WatchWith(Poller& poller);
 

@@ -28,7 +28,8 @@ class Settling {
       SYRTOS_RETURN_IF_ERROR(CheckAxis(part));
       SYRTOS_RETURN_IF_ERROR(CheckSizes(part));
       if (info_.reduces) {
-        Status status = CheckReducible(meta_.op, meta_.parts[part].dtype);
+        Status status = CheckReduction(meta_.kind, meta_.op, meta_.parts[part].dtype,
+                                       static_cast<int>(members_.size()));
         if (!status.ok()) return status.WithPrefix(DescribePart(meta_, part) + ": ");
       }
     }

@@ -165,7 +165,18 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     add("--start-timeout", type=_some_seconds, metavar="S", help="limit for all ranks to meet")
     add("--fusion-threshold-mb", type=_megabytes, metavar="MB", help="0 turns fusion off")
     add("--cache-capacity", type=_whole, metavar="N", help="agreements remembered; 0: none")
-    add("--timeline-filename", metavar="FILE", help="record a timeline (Chrome's format)")
+    add(
+        "--timeline-filename",
+        metavar="FILE",
+        help="record a timeline (Chrome's format); every rank does if {rank} is in the name",
+    )
+    marks = group.add_mutually_exclusive_group()
+    marks.add_argument(
+        "--timeline-mark-cycles", action="store_true", default=None, help="mark the cycles in it"
+    )
+    marks.add_argument(
+        "--no-timeline-mark-cycles", dest="timeline_mark_cycles", action="store_false", default=None
+    )
     add("--log-level", type=_level, metavar="LEVEL", help=", ".join(LOG_LEVELS))
     stall = group.add_mutually_exclusive_group()
     stall.add_argument("--stall-check", dest="stall_check", action="store_true", default=None)
@@ -196,6 +207,7 @@ SETTINGS: dict[str, tuple[str, Callable[..., str]]] = {
     "fusion_threshold_mb": ("SYRTOS_FUSION_THRESHOLD", lambda mb: str(round(mb * 2**20))),
     "cache_capacity": ("SYRTOS_CACHE_CAPACITY", str),
     "timeline_filename": ("SYRTOS_TIMELINE", str),
+    "timeline_mark_cycles": ("SYRTOS_TIMELINE_MARK_CYCLES", lambda on: "1" if on else "0"),
     "log_level": ("SYRTOS_LOG_LEVEL", str),
     "stall_check": ("SYRTOS_STALL_CHECK_DISABLE", lambda check: "0" if check else "1"),
     "stall_check_warning_time_seconds": ("SYRTOS_STALL_CHECK_TIME_SECONDS", _number),
@@ -228,7 +240,7 @@ def parse(arguments: Sequence[str]) -> Options:
     return Options(
         command=command,
         num_proc=found.num_proc,
-        hosts=_hosts(found),
+        hosts=choose_hosts(found.hosts, found.hostfile, found.num_proc),
         settings=settings,
         verbose=found.verbose,
         output_filename=found.output_filename,
@@ -239,17 +251,32 @@ def parse(arguments: Sequence[str]) -> Options:
     )
 
 
-def _hosts(found: argparse.Namespace) -> list[HostSlots]:
-    if found.hosts is not None and found.hostfile is not None:
+def choose_hosts(
+    hosts: str | None, hostfile: str | os.PathLike[str] | None, count: int
+) -> list[HostSlots]:
+    """Return the hosts that two options ask for.
+
+    Parameters
+    ----------
+    hosts, hostfile : str or path, optional
+        Values of ``-H`` and ``--hostfile``.
+    count : int
+        Number of ranks, all on this machine if there is neither.
+
+    Raises
+    ------
+    InvalidRequestError
+        Both are given, one cannot be read, or a host is not this machine.
+    """
+    if hosts is not None and hostfile is not None:
         raise InvalidRequestError("-H and --hostfile exclude each other: give one")
-    if found.hostfile is not None:
-        hosts = read_hostfile(Path(found.hostfile))
-    elif found.hosts is not None:
-        hosts = parse_hosts(found.hosts)
-    else:
-        hosts = [HostSlots("localhost", found.num_proc)]
-    require_local(hosts)
-    return hosts
+    table = [HostSlots("localhost", count)]
+    if hostfile is not None:
+        table = read_hostfile(Path(hostfile))
+    elif hosts is not None:
+        table = parse_hosts(hosts)
+    require_local(table)
+    return table
 
 
 def _reject_host_as_command(word: str, hosts: str | None) -> None:

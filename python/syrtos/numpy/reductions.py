@@ -47,8 +47,8 @@ def allreduce(
     compression : type
         ``Compression.none``, ``.fp16`` or ``.bf16``: the dtype on the wire.
     op : ReduceOp, optional
-        Average (the default), Sum, Min, Max or Product. Averages of integers are truncated toward
-        zero.
+        Average (the default), Sum, Adasum, Min, Max or Product. Averages of integers are
+        truncated toward zero.
     prescale_factor, postscale_factor : float
         Multiply each input and the result.
     process_set : ProcessSet

@@ -10,7 +10,8 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 TEST(ConfigTest, AgreedSettingsOfTheDefaultConfig) {
   EXPECT_EQ(AgreedSettings(Config()), (Settings{{"fusion_threshold_bytes", "134217728"},
                                                 {"cache_capacity", "65536"},
-                                                {"backend", ""}}));
+                                                {"backend", ""},
+                                                {"strict_join", "false"}}));
 }
 
 TEST(ConfigTest, AgreedSettingsShowWhatWasSet) {
@@ -18,9 +19,11 @@ TEST(ConfigTest, AgreedSettingsShowWhatWasSet) {
   config.fusion_threshold_bytes = 0;
   config.cache_capacity = 12;
   config.backend = "gloo";
-  EXPECT_EQ(
-      AgreedSettings(config),
-      (Settings{{"fusion_threshold_bytes", "0"}, {"cache_capacity", "12"}, {"backend", "gloo"}}));
+  config.strict_join = true;
+  EXPECT_EQ(AgreedSettings(config), (Settings{{"fusion_threshold_bytes", "0"},
+                                              {"cache_capacity", "12"},
+                                              {"backend", "gloo"},
+                                              {"strict_join", "true"}}));
 }
 
 TEST(ConfigTest, WhatMayDifferIsNotAmongTheAgreedSettings) {

@@ -37,7 +37,8 @@ TEST(BackendRegistryTest, SaysWhatNobodyCanDo) {
   for (const char* word : {"allreduce", "op=Sum", "float32", "3 ranks", "local"}) {
     EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
   }
-  collective.op = ReduceOp::kAdasum;
+  collective.dtype = DType::kBool;
+  collective.op = ReduceOp::kAverage;
   collective.ranks = {0};
   EXPECT_FALSE(registry.Choose(collective, 4).ok());
 }

@@ -49,7 +49,7 @@ TEST(CollectiveTest, RefusesReductionsWithoutMeaning) {
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
       EXPECT_NE(status.message().find(ReduceOpName(op)), std::string::npos) << status.message();
     }
-    EXPECT_FALSE(CheckReducible(ReduceOp::kAdasum, dtype).ok());
+    EXPECT_EQ(CheckReducible(ReduceOp::kAdasum, dtype).ok(), kind == DTypeClass::kFloat);
   }
 }
 
@@ -58,6 +58,24 @@ TEST(CollectiveTest, SaysWhatToDoInstead) {
   EXPECT_NE(text(ReduceOp::kAverage, DType::kBool).find("convert to float32"), std::string::npos);
   EXPECT_NE(text(ReduceOp::kMin, DType::kComplex64).find("complex64"), std::string::npos);
   EXPECT_NE(text(ReduceOp::kSum, DType::kOpaque).find("allgather"), std::string::npos);
+}
+
+TEST(CollectiveTest, AdasumNeedsAnAllreduceOverAPowerOfTwo) {
+  const auto check = [](CollectiveKind kind, int size) {
+    return CheckReduction(kind, ReduceOp::kAdasum, DType::kFloat16, size);
+  };
+  for (int size : {1, 2, 4, 8, 1024}) EXPECT_TRUE(check(CollectiveKind::kAllreduce, size).ok());
+  for (int size : {3, 5, 6, 7, 12}) {
+    const Status status = check(CollectiveKind::kAllreduce, size);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("here it is " + std::to_string(size) + "."), std::string::npos)
+        << status.message();
+    EXPECT_TRUE(
+        CheckReduction(CollectiveKind::kAllreduce, ReduceOp::kSum, DType::kInt8, size).ok());
+  }
+  const Status scattered = check(CollectiveKind::kReduceScatter, 2);
+  EXPECT_EQ(scattered.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(scattered.message().find("reducescatter"), std::string::npos) << scattered.message();
 }
 
 }  // namespace

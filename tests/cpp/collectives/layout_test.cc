@@ -129,7 +129,30 @@ TEST(LayoutTest, RefusesPartsThatDoNotFit) {
   part.recv_counts = {1, 3};
   EXPECT_FALSE(check(all, part).ok()) << "what stays here differs";
   EXPECT_FALSE(
-      CheckParts(Group(CollectiveKind::kAllreduce, {1}), {Part{nullptr, &memory, 1, {}, {}}}).ok());
+      CheckParts(Group(CollectiveKind::kAllreduce, {1}), {Part{nullptr, &memory, 1, {}, {}, {}}})
+          .ok());
+}
+
+TEST(LayoutTest, OnlyAdasumIsToldWhereTensorsEnd) {
+  Collective collective = Group(CollectiveKind::kAllreduce, {1, 1});
+  float memory[8] = {};
+  Part part;
+  part.input = part.output = memory;
+  part.count = 3;
+  Part other = part;
+  other.count = 5;
+  EXPECT_TRUE(PackedPart(collective, {part, other}).segments.empty());
+  collective.op = ReduceOp::kAdasum;
+  Part whole = PackedPart(collective, {part, other});
+  EXPECT_EQ(whole.count, 8);
+  EXPECT_EQ(whole.segments, (std::vector<int64_t>{3, 5}));
+  whole.input = whole.output = memory;
+  EXPECT_TRUE(CheckParts(collective, {whole}).ok());
+  for (const std::vector<int64_t>& wrong :
+       {std::vector<int64_t>{3}, {3, 6}, {9, -1}, {kHuge, kHuge}}) {
+    whole.segments = wrong;
+    EXPECT_EQ(CheckParts(collective, {whole}).code(), StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(LayoutTest, PacksHugeListsWithoutOverflow) {

@@ -23,9 +23,9 @@ inline TimePoint At(double seconds) {
 
 class CoordinatorFixture : public ::testing::Test {
  protected:
-  void Start(int size, int64_t capacity = 100) {
+  void Start(int size, int64_t capacity = 100, bool strict_join = false) {
     coordinator_ = std::make_unique<Coordinator>(
-        Coordinator::Options{size, capacity, {"a", "b", "c", "d", "e"}});
+        Coordinator::Options{size, capacity, {"a", "b", "c", "d", "e"}, strict_join});
   }
   void Post(int rank, RequestMeta meta, TimePoint now = kStart) {
     coordinator_->OnPosts(rank, {metas::Full(std::move(meta))}, now);

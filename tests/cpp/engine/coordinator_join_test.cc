@@ -45,6 +45,25 @@ TEST_F(CoordinatorJoinTest, JoinsOfDifferentNumbersAreOneJoin) {
   EXPECT_EQ(settled[1].agreement.value, 2);
 }
 
+TEST_F(CoordinatorJoinTest, StrictJoinLetsOnlyAllreduceGoOn) {
+  Start(3, 100, /*strict_join=*/true);
+  Learn(3, Allgather("g", {2}));
+  Post(1, Control(Kind::kJoin, ""));
+  for (int rank : {0, 2}) Post(rank, Allreduce("x"));
+  Settled reduced = One();
+  EXPECT_TRUE(reduced.agreement.error.ok()) << reduced.agreement.error.message();
+  EXPECT_EQ(reduced.agreement.absent, Ranks{1});
+  for (int rank : {0, 2}) Post(rank, Control(Kind::kBarrier, "b"));
+  EXPECT_TRUE(One().agreement.error.ok());
+  for (int round = 0; round < 2; ++round) {
+    for (int rank : {0, 2}) Post(rank, Allgather("g", {2}));
+    ExpectError(One(), StatusCode::kMismatch, "rank 1 (b) called join()", Ranks{0, 2});
+  }
+  for (int rank : {0, 2}) Post(rank, Control(Kind::kJoin, ""));
+  EXPECT_TRUE(One().agreement.error.ok());
+  Learn(3, Allgather("g", {2}));
+}
+
 TEST_F(CoordinatorJoinTest, JoinedRanksCountAsHavingPosted) {
   Start(3);
   uint32_t id = Learn(3, Allreduce("x"));

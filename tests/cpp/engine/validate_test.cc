@@ -228,6 +228,12 @@ TEST(ValidateTest, ImpossibleRequestsAreInvalidOnAllRanks) {
       {"mean of bool",
        Changed(Allreduce("x", {2}, DType::kBool), [](auto& m) { m.op = ReduceOp::kAverage; }),
        "allreduce \"x\": op=Average is not defined for dtype bool"},
+      {"adasum of integers",
+       Changed(Allreduce("x", {2}, DType::kInt32), [](auto& m) { m.op = ReduceOp::kAdasum; }),
+       "allreduce \"x\": op=Adasum is not defined for dtype int32"},
+      {"adasum of rows",
+       Changed(Meta(Kind::kReduceScatter, "x", {2}), [](auto& m) { m.op = ReduceOp::kAdasum; }),
+       "reducescatter \"x\": op=Adasum is not possible in reducescatter"},
       {"root", Changed(Meta(Kind::kBroadcast, "x", {2}), [](auto& m) { m.root = 9; }),
        "broadcast \"x\": root_rank 9 is not among ranks 0, 1. Give the global rank of one of "
        "them."},
@@ -354,6 +360,18 @@ TEST(ValidateTest, PositionsAreThoseOfTheGroup) {
   EXPECT_EQ(Settle({{3, &cast}, {5, &cast}, {8, &cast}}, {3, 5, 8}, {}).error.message(),
             "broadcast \"x\": root_rank 0 is not among ranks 3, 5, 8. Give the global rank of one "
             "of them.");
+}
+
+TEST(ValidateTest, AdasumCountsTheRanksOfTheGroupAbsentOnesIncluded) {
+  const RequestMeta meta = Changed(Allreduce("x", {2}), [](auto& m) { m.op = ReduceOp::kAdasum; });
+  const Agreement three = SettleAll({meta, meta, meta});
+  EXPECT_EQ(three.error.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(three.error.message().find("allreduce \"x\": op=Adasum combines ranks in pairs, so "
+                                       "their number must be a power of two, but here it is 3."),
+            std::string::npos)
+      << three.error.message();
+  EXPECT_TRUE(SettleAll({meta, meta, meta, meta}).error.ok());
+  EXPECT_TRUE(SettleAll({meta, meta, meta, meta}, {2}).error.ok());
 }
 
 }  // namespace

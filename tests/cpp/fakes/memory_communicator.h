@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "fakes/adasum_reference.h"
 #include "syrtos/base/mutex.h"
 #include "syrtos/collectives/communicator.h"
 #include "syrtos/collectives/failure_latch.h"
@@ -100,11 +101,24 @@ class MemoryOperation : public Operation {
     reducer->Finish(parts_[part].output);
   }
 
+  void ReduceByAdasum(size_t part) {
+    std::vector<RealVector> vectors(collective_.ranks.size(),
+                                    RealVector(static_cast<size_t>(parts_[part].count)));
+    for (const auto& [position, deposit] : meeting_->deposits) {
+      vectors[static_cast<size_t>(position)] = DecodeAll(collective_.dtype, deposit.inputs[part]);
+    }
+    const MemoryHub::Bytes result = EncodeReals(
+        collective_.dtype, AdasumByDefinition(collective_.dtype, std::move(vectors),
+                                              collective_.prescale, collective_.postscale));
+    if (!result.empty()) std::memcpy(parts_[part].output, result.data(), result.size());
+  }
+
   void Compute(size_t i) {
     const Part& part = parts_[i];
     const auto self = static_cast<size_t>(collective_.self);
     switch (collective_.kind) {
       case CollectiveKind::kAllreduce:
+        if (collective_.op == ReduceOp::kAdasum) return ReduceByAdasum(i);
         Reduce(i, 0, part.count);
         return;
       case CollectiveKind::kReduceScatter:

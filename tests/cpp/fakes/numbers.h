@@ -154,7 +154,7 @@ inline Value ReduceByDefinition(const Collective& c, const std::vector<Value>& i
         total = x.real() > total.real() ? x : total;
         break;
       case ReduceOp::kAdasum:
-        break;
+        break;  // not element by element: adasum_reference.h
     }
   }
   if (c.op == ReduceOp::kAverage) {

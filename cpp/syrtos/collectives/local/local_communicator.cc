@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "syrtos/collectives/activities.h"
 #include "syrtos/collectives/failure_latch.h"
 #include "syrtos/collectives/guard.h"
 #include "syrtos/collectives/host_reduce.h"
@@ -27,7 +28,10 @@ void Copy(const Collective& collective, const Part& part, int64_t from, int64_t 
 void Reduce(const Collective& collective, const Part& part, int64_t from, int64_t count) {
   const int64_t piece = std::min(count, kPieceElements);
   if (piece == 0) return;
-  const std::unique_ptr<Reducer> reducer = MakeReducer(collective, piece);
+  Collective alone = collective;
+  // The Adasum of one tensor is the tensor, and so is its sum.
+  if (alone.op == ReduceOp::kAdasum) alone.op = ReduceOp::kSum;
+  const std::unique_ptr<Reducer> reducer = MakeReducer(alone, piece);
   for (int64_t done = 0; done < count; done += piece) {
     reducer->Begin(At(part.input, from + done, collective.item_bytes),
                    std::min(piece, count - done));
@@ -70,6 +74,7 @@ class LocalOperation : public Operation {
   Result<bool> Progress() override {
     return Guarded("local communicator", [this]() -> Result<bool> {
       SYRTOS_RETURN_IF_ERROR(failure_.Get());
+      const ActivityScope activity("local", collective_);
       for (const Part& part : parts_) DoPart(collective_, part);
       parts_.clear();  // a further call has nothing left to do
       return true;

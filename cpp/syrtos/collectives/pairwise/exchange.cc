@@ -26,26 +26,36 @@ int64_t Exchange::PieceElements(int64_t copies) const {
 
 Status Messages::Send(const Exchange& exchange, int member, Phase phase, int64_t piece,
                       const void* data, int64_t count) {
-  if (count == 0) return Status::Ok();
-  const int position = exchange.members.position(member);
-  SYRTOS_ASSIGN_OR_RETURN(
-      std::unique_ptr<Transfer> transfer,
-      exchange.wire.Send(exchange.collective.ranks[static_cast<size_t>(position)],
-                         MessageTag(exchange.collective.sequence, phase, piece), data,
-                         static_cast<uint64_t>(count) * exchange.item_bytes()));
-  transfers_.push_back(std::move(transfer));
-  return Status::Ok();
+  return SendBytes(exchange, member, phase, piece, data,
+                   static_cast<uint64_t>(count) * exchange.item_bytes());
 }
 
 Status Messages::Recv(const Exchange& exchange, int member, Phase phase, int64_t piece, void* data,
                       int64_t count) {
-  if (count == 0) return Status::Ok();
+  return RecvBytes(exchange, member, phase, piece, data,
+                   static_cast<uint64_t>(count) * exchange.item_bytes());
+}
+
+Status Messages::SendBytes(const Exchange& exchange, int member, Phase phase, int64_t piece,
+                           const void* data, uint64_t bytes) {
+  if (bytes == 0) return Status::Ok();
+  const int position = exchange.members.position(member);
+  SYRTOS_ASSIGN_OR_RETURN(
+      std::unique_ptr<Transfer> transfer,
+      exchange.wire.Send(exchange.collective.ranks[static_cast<size_t>(position)],
+                         MessageTag(exchange.collective.sequence, phase, piece), data, bytes));
+  transfers_.push_back(std::move(transfer));
+  return Status::Ok();
+}
+
+Status Messages::RecvBytes(const Exchange& exchange, int member, Phase phase, int64_t piece,
+                           void* data, uint64_t bytes) {
+  if (bytes == 0) return Status::Ok();
   const int position = exchange.members.position(member);
   SYRTOS_ASSIGN_OR_RETURN(
       std::unique_ptr<Transfer> transfer,
       exchange.wire.Recv(exchange.collective.ranks[static_cast<size_t>(position)],
-                         MessageTag(exchange.collective.sequence, phase, piece), data,
-                         static_cast<uint64_t>(count) * exchange.item_bytes()));
+                         MessageTag(exchange.collective.sequence, phase, piece), data, bytes));
   transfers_.push_back(std::move(transfer));
   return Status::Ok();
 }

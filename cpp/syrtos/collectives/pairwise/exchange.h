@@ -47,6 +47,11 @@ class Messages {
               int64_t count);
   Status Recv(const Exchange& exchange, int member, Phase phase, int64_t piece, void* data,
               int64_t count);
+  // The same for what is no tensor.
+  Status SendBytes(const Exchange& exchange, int member, Phase phase, int64_t piece,
+                   const void* data, uint64_t bytes);
+  Status RecvBytes(const Exchange& exchange, int member, Phase phase, int64_t piece, void* data,
+                   uint64_t bytes);
   // Waits for all, then forgets them.
   Status Wait();
   bool empty() const { return transfers_.empty(); }
@@ -57,6 +62,7 @@ class Messages {
 
 // One file each. Precondition: CheckParts.
 Status PairwiseAllreduce(const Exchange& exchange);
+Status PairwiseAdasum(const Exchange& exchange);
 Status PairwiseReduceScatter(const Exchange& exchange);
 Status PairwiseAllgather(const Exchange& exchange);
 Status PairwiseAlltoall(const Exchange& exchange);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "syrtos/collectives/activities.h"
 #include "syrtos/collectives/failure_latch.h"
 #include "syrtos/collectives/guard.h"
 #include "syrtos/collectives/layout.h"
@@ -30,6 +31,7 @@ class PairwiseCommunicator : public Communicator {
   // Does the whole collective; a failure is final.
   Status Run(const Collective& collective, const Part& part) {
     SYRTOS_RETURN_IF_ERROR(failure_.Get());
+    const ActivityScope activity(name_, collective);
     Status status = Guarded(name_.c_str(), [&]() -> Status { return Dispatch(collective, part); });
     if (status.ok()) return status;
     Abort(status);
@@ -42,7 +44,8 @@ class PairwiseCommunicator : public Communicator {
     const Exchange exchange{*wire_, collective, part, members, options_, scratch_, copy_};
     switch (collective.kind) {
       case CollectiveKind::kAllreduce:
-        return PairwiseAllreduce(exchange);
+        return collective.op == ReduceOp::kAdasum ? PairwiseAdasum(exchange)
+                                                  : PairwiseAllreduce(exchange);
       case CollectiveKind::kAllgather:
         return PairwiseAllgather(exchange);
       case CollectiveKind::kBroadcast:

@@ -1,7 +1,8 @@
 // A communicator over any PointToPoint wire: each member owns a slice of the data, receives that
 // slice from all others, combines it in the order of ranks and sends the result back (a direct
 // reduce-scatter followed by a direct allgather); small payloads are sent whole to everybody and
-// combined by everybody. Broadcast is a binomial tree in pieces, allgather and alltoall are direct.
+// combined by everybody. Adasum halves the vectors while it doubles the distance. Broadcast is a
+// binomial tree in pieces, allgather and alltoall are direct.
 // One file per collective. Needs contiguous memory: wrap it in a PackedCommunicator.
 #pragma once
 
