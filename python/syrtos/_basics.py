@@ -59,6 +59,9 @@ Min = ReduceOp.Min
 Max = ReduceOp.Max
 Product = ReduceOp.Product
 
+# The keyword arguments of the last init() that made an engine.
+_settings: dict[str, Any] = {}
+
 
 def init(
     comm: Sequence[int] | None = None,
@@ -67,7 +70,8 @@ def init(
 ) -> None:
     """Start Syrtos in this process; on all ranks, before anything else.
 
-    Waits until all ranks have called it. Harmless if there is an engine already.
+    Waits until all ranks have called it. Harmless if there is an engine already; one of which
+    ranks were lost or have left is replaced.
 
     Parameters
     ----------
@@ -108,9 +112,11 @@ def init(
         raise InvalidRequestError(
             f"comm={comm!r}: MPI communicators are not supported; give the list of all ranks."
         )
+    global _settings
     is_new = _session.start(settings)
     if not is_new:
         return
+    _settings = settings
     try:
         _finish_init(
             comm, () if process_sets is None or isinstance(process_sets, str) else process_sets
@@ -128,6 +134,18 @@ def _finish_init(comm: Sequence[int] | None, static: Sequence[ProcessSet | Seque
         )
     process_sets.describe_world()
     process_sets.add_static(static)
+
+
+def restart() -> None:
+    """End Syrtos and start it anew with the same settings; on all ranks.
+
+    Raises
+    ------
+    SyrtosError
+        As `init`.
+    """
+    shutdown()
+    init(None, None, **_settings)
 
 
 def shutdown() -> None:
@@ -254,10 +272,13 @@ def rocm_built(verbose: bool = False) -> bool:
 def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
     """Start to record what the engine does, in Chrome's trace format.
 
+    A recording that goes on is ended first. The file is a complete JSON array at any moment.
+
     Parameters
     ----------
     file_path : path
-        The file; one per rank if you start it on several.
+        The file. Rank 0 writes it, and other ranks may call this too; if ``{rank}`` is in it, each
+        rank that calls writes a file of its own, with its number there.
     mark_cycles : bool
         Also mark the rounds of negotiation.
 
@@ -265,12 +286,18 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
     ------
     NotInitializedError
         Before ``init``; also a ``ValueError``.
-    SyrtosError
-        The file cannot be written.
+    InvalidRequestError
+        The file cannot be written; also a ``ValueError``. A recording that goes on is kept.
     """
     _session.current().engine.start_timeline(os.fspath(file_path), mark_cycles)
 
 
 def stop_timeline() -> None:
-    """End the recording that ``start_timeline`` or ``SYRTOS_TIMELINE`` began."""
+    """End the recording that ``start_timeline`` or ``SYRTOS_TIMELINE`` began, if there is one.
+
+    Raises
+    ------
+    NotInitializedError
+        Before ``init``; also a ``ValueError``.
+    """
     _session.current().engine.stop_timeline()

@@ -48,7 +48,10 @@ class Handle:
 
     def done(self) -> bool:
         """Whether `wait` would return (or raise) at once."""
-        return self._completion.done()
+        done = self._completion.done()
+        if done:
+            self._session.saw_an_end()
+        return done
 
     def wait(self) -> Any:
         """Wait for the end and return the result; the same one when called again.

@@ -34,7 +34,9 @@ __all__ = [
     "join",
     "poll",
     "reduce_op",
+    "root_number",
     "reducescatter_async",
+    "split_numbers",
     "synchronize",
 ]
 
@@ -77,14 +79,14 @@ def reduce_op(average: bool | None, op: ReduceOp | int | None) -> ReduceOp:
         raise InvalidRequestError(f"op={op!r} is no reduce op; use one of {names}.") from None
 
 
-def _rank_number(root_rank: Any) -> int:
+def root_number(root_rank: Any) -> int:
     try:
         return operator.index(root_rank)
     except TypeError:
         raise TypeError(f"root_rank={root_rank!r}: give a global rank, a whole number.") from None
 
 
-def _split_numbers(splits: Any) -> tuple[int, ...]:
+def split_numbers(splits: Any) -> tuple[int, ...]:
     """Return the rows for each rank, from a list or any framework's vector."""
     if hasattr(splits, "numpy"):
         splits = splits.numpy()
@@ -159,7 +161,7 @@ def broadcast_async(
     grouped: bool = False,
 ) -> Handle:
     """Start sending the root's tensors to all ranks; `root_rank` is a global rank."""
-    root = _rank_number(root_rank)
+    root = root_number(root_rank)
     batch = Batch(adapter, tensor, Kind.BROADCAST, name, grouped=grouped, in_place=in_place)
     return batch.submit(group=group_of(process_set), root=root)
 
@@ -179,7 +181,7 @@ def alltoall_async(
     group = group_of(process_set)
     if splits is None:
         return batch.collect(group=group)
-    return batch.collect(group=group, splits=_split_numbers(splits), with_splits=True)
+    return batch.collect(group=group, splits=split_numbers(splits), with_splits=True)
 
 
 def reducescatter_async(

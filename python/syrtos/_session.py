@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from syrtos import _last_words, config
+from syrtos._creation import Creation
 from syrtos._kinds import Kind, ReduceOp
 from syrtos.adapter import dtype_number
 from syrtos.errors import InvalidRequestError, NotInitializedError, SyrtosError
@@ -66,6 +67,10 @@ class Session:
         # handles die at any moment, also while it is being swept: each step on it is atomic.
         self._abandoned: dict[int, tuple[_core.Completion, object]] = {}
         self._users: set[int] = set()
+        # Names that were used since the last wait of any thread.
+        self._recent: set[tuple[int, str]] = set()
+        # A wait has told that a rank was lost or has left.
+        self._saw_a_loss = False
 
     def submit(
         self,
@@ -90,14 +95,19 @@ class Session:
         if self._abandoned:
             self._sweep()
         self._users.add(threading.get_ident())
+        if name:
+            self._refuse_reuse(kind, name, group)
         try:
-            return self.engine.submit(
+            completion = self.engine.submit(
                 kind, name or "", group, op, prescale, postscale, root, parts, ranks
             )
         except SyrtosError as error:
             if not error.recoverable:
                 raise
             return cast("_core.Completion", Failed(error))
+        if name:
+            self._recent.add((group, name))
+        return completion
 
     def wait(self, completion: _core.Completion) -> None:
         """Wait until done and raise if it failed; Ctrl-C works on the main thread."""
@@ -106,7 +116,39 @@ class Session:
             step = _WAKE_SECONDS if on_main else _LONG_SECONDS
             while not self.engine.wait(completion, step):
                 pass
-        completion.raise_if_failed()
+        self.saw_an_end()
+        try:
+            completion.raise_if_failed()
+        except SyrtosError as error:
+            self._saw_a_loss = self._saw_a_loss or error.recoverable
+            raise
+
+    def is_over(self) -> bool:
+        """Whether the world of this engine is known to be incomplete for good."""
+        if self._saw_a_loss:
+            return True
+        try:
+            self.engine.raise_if_unhealthy()
+        except SyrtosError:
+            return True
+        return False
+
+    def saw_an_end(self) -> None:
+        """Let names be used again, since the caller keeps an eye on what has ended."""
+        self._recent.clear()
+
+    def _refuse_reuse(self, kind: Kind, name: str, group: int) -> None:
+        """Refuse a second request of a name before anything has been waited for.
+
+        Whether the first has ended by then, so that the engine would allow it, is a matter of
+        microseconds: the same script would be right today and wrong tomorrow.
+        """
+        if (group, name) in self._recent:
+            raise InvalidRequestError(
+                f'{kind.name.lower()} "{name}": a request with the same name has been made before '
+                "on this rank, and nothing was waited for since. Wait for it first, or give each "
+                "request a name of its own."
+            )
 
     def keep_until_done(self, completion: _core.Completion, memory: object) -> None:
         """Keep the tensors of a request that nobody waits for any more."""
@@ -186,58 +228,6 @@ def topology() -> config.Settings:
     return session.settings
 
 
-def _connect(setup: config.Setup) -> _core.Store | None:
-    from syrtos import _core
-
-    if not setup.store:
-        return None
-    host, colon, port = setup.store.rpartition(":")
-    if not colon or not port.isdigit() or not host:
-        raise InvalidRequestError(f"SYRTOS_STORE={setup.store!r}: must be host:port.")
-    return _core.TcpStore.connect(host.strip("[]"), int(port), setup.settings.start_timeout)
-
-
-class _Creation:
-    """Makes an engine on its own thread, so that Ctrl-C works while other ranks are awaited."""
-
-    def __init__(self, setup: config.Setup) -> None:
-        self._setup = setup
-        self._lock = threading.Lock()
-        self._abandoned = False
-        self._engine: _core.Engine | None = None
-        self._error: BaseException | None = None
-
-    def _body(self) -> None:
-        from syrtos import _core
-
-        engine = None
-        try:
-            engine = _core.Engine.create(self._setup.settings.to_core(), _connect(self._setup))
-        except BaseException as error:  # handed to the caller below
-            self._error = error
-        with self._lock:
-            self._engine = engine
-            unwanted = self._abandoned
-        if unwanted and engine is not None:
-            engine.close()
-
-    def run(self) -> _core.Engine:
-        thread = threading.Thread(target=self._body, name="syrtos-init", daemon=True)
-        thread.start()
-        try:
-            thread.join()
-        except BaseException:
-            with self._lock:
-                self._abandoned = True
-            if self._engine is not None:
-                self._engine.close()
-            raise
-        if self._error is not None:
-            raise self._error
-        assert self._engine is not None
-        return self._engine
-
-
 def _set_up_log(setup: config.Setup) -> None:
     from syrtos import _core
 
@@ -252,7 +242,9 @@ def _set_up_log(setup: config.Setup) -> None:
 
 
 def start(arguments: dict[str, Any]) -> bool:
-    """Make the engine unless there is one; True if it is new.
+    """Make the engine unless there is one that works; True if it is new.
+
+    An engine whose ranks were lost or have left is of no use any more, and is replaced.
 
     Parameters
     ----------
@@ -264,14 +256,16 @@ def start(arguments: dict[str, Any]) -> bool:
         if _fork is not None:
             raise _why_not()
         if _current is not None:
-            return False
+            if not _current.is_over():
+                return False
+            _close()
         setup = config.resolve(arguments)
         _set_up_log(setup)
         config.mention_ignored()
         setup = replace(setup, settings=replace(setup.settings, epoch=_epochs))
         # Counted per attempt: what a failed one left in the store must not meet the next.
         _epochs += 1
-        session = Session(_Creation(setup).run(), setup.settings)
+        session = Session(Creation(setup).run(), setup.settings)
         try:
             session.homogeneous = _agree_on_hosts(session)
         except BaseException:
@@ -306,15 +300,20 @@ def _agree_on_hosts(session: Session) -> bool:
 
 def stop() -> None:
     """Close the engine if there is one."""
-    global _current
     with _lock:
-        if _fork is not None or _current is None:
-            return
-        session, _current = _current, None
-        from syrtos import process_sets
+        if _fork is None and _current is not None:
+            _close()
 
-        process_sets.forget_all()
-        session.close()
+
+def _close() -> None:
+    """End the life of the live engine; `_lock` is held."""
+    global _current
+    session, _current = _current, None
+    from syrtos import process_sets
+
+    process_sets.forget_all()
+    assert session is not None
+    session.close()
 
 
 def _tell_others(text: str, thread: int | None) -> None:

@@ -92,6 +92,11 @@ class ProcessSet:
         """
         if self.process_set_id is None:
             raise InvalidRequestError(f"{self} cannot be used: {self._lost}.")
+        if self.process_set_id != 0 and self.process_set_id not in _registered:
+            raise InvalidRequestError(
+                f"{self} cannot be used: there is no process set {self.process_set_id}; numbers "
+                "come from init() and add_process_set()."
+            )
         return self.process_set_id
 
     def _register(self, number: int) -> None:
@@ -128,6 +133,18 @@ _registered: dict[int, ProcessSet] = {}
 global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
 global_process_set.ranks = None
+
+
+def registered() -> dict[int, list[int]]:
+    """Return the ranks of each registered set by its number, first those of the global set.
+
+    Raises
+    ------
+    NotInitializedError
+        There is no engine.
+    """
+    world = list(range(_session.topology().size))
+    return {0: world, **{number: list(s.ranks or ()) for number, s in _registered.items()}}
 
 
 def describe_world() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from syrtos.errors import InvalidRequestError, SyrtosError
@@ -20,29 +21,55 @@ from syrtos.launcher.sink import Target
 USAGE_ERROR = 2
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    read: Callable[[Sequence[str]], Options] = parse,
+    name: str = "syrtosrun",
+) -> int:
     """Run ``syrtosrun`` and return its exit code.
 
     Parameters
     ----------
     arguments : sequence of str, optional
         The command line without the program's name.
+    read : callable
+        Reads it; for commands with other options.
+    name : str
+        Of the command, for messages.
     """
     _open_standard_streams()
     try:
-        options = parse(sys.argv[1:] if arguments is None else arguments)
-        if options.check_build:
-            return _check_build()
-        places = options.places()
-        find_program(options.command[0])
-        if options.dry_run:
-            return _show(options, places)
-        return _run(options, places)
+        return start(read(sys.argv[1:] if arguments is None else arguments), name)
     except SyrtosError as error:
-        print(f"syrtosrun: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return USAGE_ERROR if isinstance(error, InvalidRequestError) else 1
     except KeyboardInterrupt:
         return 130
+
+
+def start(options: Options, name: str) -> int:
+    """Do what a command line asks for and return the exit code.
+
+    Parameters
+    ----------
+    options : Options
+        The command line.
+    name : str
+        Of the command, for messages.
+
+    Raises
+    ------
+    InvalidRequestError
+        More ranks than slots, or no such program.
+    """
+    if options.check_build:
+        return _check_build()
+    places = options.places()
+    find_program(options.command[0])
+    if options.dry_run:
+        return _show(options, places)
+    return _run(options, places, name)
 
 
 def _open_standard_streams() -> None:
@@ -77,7 +104,7 @@ def _show(options: Options, places: Sequence[Place]) -> int:
     return 0
 
 
-def _run(options: Options, places: Sequence[Place]) -> int:
+def _run(options: Options, places: Sequence[Place], name: str) -> int:
     job_options = JobOptions(
         abort_on_failure=options.on_failure == "abort",
         output=OutputOptions(
@@ -86,7 +113,8 @@ def _run(options: Options, places: Sequence[Place]) -> int:
             directory=Path(options.output_filename) if options.output_filename else None,
         ),
         verbose=options.verbose,
-        handle_signals=True,
+        name=name,
+        handle_signals=threading.current_thread() is threading.main_thread(),
     )
     threads = omp_threads(os.environ, places)
     program = Program(tuple(options.command))
