@@ -21,8 +21,10 @@ class FrontEnd:
     hvd: Any
     tensor: Callable[[np.ndarray], Any]
     array: Callable[[Any], np.ndarray]
-    #: Has handles and functions ending in an underscore.
+    #: Has functions ending in _async.
     handles: bool = True
+    #: Its arrays can change, so there are functions ending in an underscore.
+    in_place: bool = True
     #: What it raises for impossible requests, and for ranks that disagree.
     invalid: type[BaseException] = ValueError
     mismatch: type[BaseException] = MismatchError
@@ -57,7 +59,35 @@ def _tensorflow() -> FrontEnd:
     )
 
 
-LOADERS = {"numpy": _numpy, "tensorflow": _tensorflow}
+def _torch() -> FrontEnd:
+    import ml_dtypes
+    import torch
+
+    import syrtos.torch as hvd
+
+    def tensor(array: np.ndarray) -> Any:
+        if array.dtype == ml_dtypes.bfloat16:
+            return torch.from_numpy(array.view(np.uint16).copy()).view(torch.bfloat16)
+        return torch.from_numpy(array.copy())
+
+    def array(tensor: Any) -> np.ndarray:
+        if tensor.dtype == torch.bfloat16:
+            return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+        return tensor.numpy()
+
+    return FrontEnd("torch", hvd, tensor=tensor, array=array)
+
+
+def _jax() -> FrontEnd:
+    import jax
+
+    import syrtos.jax as hvd
+
+    jax.config.update("jax_enable_x64", True)
+    return FrontEnd("jax", hvd, tensor=jax.numpy.asarray, array=np.asarray, in_place=False)
+
+
+LOADERS = {"numpy": _numpy, "tensorflow": _tensorflow, "torch": _torch, "jax": _jax}
 
 
 def load(name: str) -> FrontEnd:

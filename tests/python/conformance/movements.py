@@ -69,7 +69,7 @@ def broadcast_from_every_root(front: FrontEnd) -> None:
 
 @check
 def broadcast_in_place(front: FrontEnd) -> None:
-    if not front.handles:
+    if not (front.handles and front.in_place):
         return
     hvd = front.hvd
     for root in front.ranks:
