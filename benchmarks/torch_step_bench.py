@@ -124,7 +124,7 @@ def main() -> None:
         seconds = syrtos.run(measure, (file, options.rounds, options.steps), np=options.ranks)[0]
     print(f"| model, {options.ranks} ranks | variant | ms a step | times the step alone |")
     print("| --- | --- | --- | --- |")
-    for (model, name), times in seconds.items():
+    for (model, name), times in sorted(seconds.items()):
         alone = seconds[model, ALONE]
         ratios = sorted(a / b for a, b in zip(times, alone, strict=True))
         spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"

@@ -210,15 +210,15 @@ Settled Coordinator::Impl::SettleInFull(const RequestKey& key, const Tally& tall
   return settled;
 }
 
-Status Coordinator::Impl::RefuseWithoutJoined(const RequestMeta& meta,
-                                              const Agreement& agreement) {
+Status Coordinator::Impl::RefuseWithoutJoined(const RequestMeta& meta, const Agreement& agreement) {
   if (agreement.absent.empty() || IsForWorldOnly(meta.kind)) return Status::Ok();
   if (meta.kind == CollectiveKind::kAllreduce || meta.kind == CollectiveKind::kBarrier) {
     return Status::Ok();
   }
   return Status::Mismatch(
       Describe(meta.kind, meta.key) + ": " + RanksText(agreement.absent, options_.hosts) +
-      " called join(), and with strict_join only allreduce goes on without a rank. Unset strict_join "
+      " called join(), and with strict_join only allreduce goes on without a rank. Unset "
+      "strict_join "
       "to let it count as one that sends nothing, or call this before any rank joins.");
 }
 

@@ -62,9 +62,9 @@ Negotiator::Negotiator(
       departed_(channels_.size(), false),
       write_watched_(channels_.size(), false) {
   if (is_root()) {
-    coordinator_ = std::make_unique<Coordinator>(Coordinator::Options{
-        config.size, config.cache_capacity, std::move(hosts), config.strict_join,
-        std::move(on_post)});
+    coordinator_ = std::make_unique<Coordinator>(
+        Coordinator::Options{config.size, config.cache_capacity, std::move(hosts),
+                             config.strict_join, std::move(on_post)});
   }
 }
 
