@@ -17,12 +17,9 @@ if(SYRTOS_COVERAGE)
   add_compile_options(--coverage -fprofile-update=atomic)
   add_link_options(--coverage)
 endif()
-# What is examined is the library. Its tests, instrumented alike and optimised, would take more than
-# half of a sanitizer build's time.
+# What is examined is the library. Its tests, instrumented alike, would take more than half of a
+# sanitizer build's time.
 set(SYRTOS_TEST_FLAGS)
-if(SYRTOS_SANITIZE)
-  list(APPEND SYRTOS_TEST_FLAGS -O0)
-endif()
 if(SYRTOS_SANITIZE STREQUAL "address")
   list(APPEND SYRTOS_TEST_FLAGS -fno-sanitize=undefined)
 endif()
