@@ -5,8 +5,13 @@ from __future__ import annotations
 import functools
 
 import pytest
+import tensorflow_checks.adasum
+import tensorflow_checks.batch_norm
 import tensorflow_checks.errors
 import tensorflow_checks.graphs
+import tensorflow_checks.sessions
+import tensorflow_checks.tapes
+import tensorflow_checks.v1_optimizers
 import tensorflow_checks.values  # noqa: F401
 from ranks import run_ranks
 from tensorflow_checks import CHECKS, RANKS, run_checks
@@ -15,7 +20,12 @@ pytestmark = pytest.mark.tensorflow
 
 
 def body() -> dict[str, str]:
-    import tensorflow_checks.graphs  # isort: skip
+    import tensorflow_checks.adasum
+    import tensorflow_checks.batch_norm
+    import tensorflow_checks.graphs
+    import tensorflow_checks.sessions
+    import tensorflow_checks.tapes
+    import tensorflow_checks.v1_optimizers  # isort: skip
     import tensorflow_checks.errors  # noqa: F401  # isort: skip (it ends the engine)
 
     return run_checks()

@@ -26,8 +26,10 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(shutil.which("nm") is None, reason="needs binutils")
-def test_library_needs_no_symbol_of_tensorflow_and_no_new_libstdcxx() -> None:
-    text = subprocess.run(["nm", "-D", LIBRARY], capture_output=True, text=True, check=True).stdout
+@pytest.mark.parametrize("name", ["_tensorflow.so", "_tensorflow_horovod.so"])
+def test_library_needs_no_symbol_of_tensorflow_and_no_new_libstdcxx(name: str) -> None:
+    command = ["nm", "-D", LIBRARY.with_name(name)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     names = re.findall(r"^[ 0-9a-f]* [A-Za-z] (\S+)$", text, re.MULTILINE)
     assert names
     foreign = [n for n in names if re.match(r"TF_|TFE_|_ZNK?(10tensorflow|4absl|6google)", n)]

@@ -8,6 +8,12 @@
 #include "framework_ops/tensorflow/shape_functions.h"
 #include "framework_ops/tensorflow/tf_symbols.h"
 
+// How the types of the ops begin. CMake builds this library once for each prefix, since code
+// written for Horovod looks for op types that begin with that word.
+#ifndef SYRTOS_OP_PREFIX
+#define SYRTOS_OP_PREFIX "Syrtos"
+#endif
+
 namespace syrtos_tf {
 namespace {
 
@@ -18,11 +24,11 @@ struct OpRow {
 };
 
 constexpr OpRow kOps[] = {
-    {"SyrtosAllreduce", Kind::kAllreduce, SameShapes},
-    {"SyrtosAllgather", Kind::kAllgather, FreeFirstDimension},
-    {"SyrtosBroadcast", Kind::kBroadcast, SameShapes},
-    {"SyrtosAlltoall", Kind::kAlltoall, FreeFirstDimension},
-    {"SyrtosReducescatter", Kind::kReducescatter, FreeFirstDimension},
+    {SYRTOS_OP_PREFIX "Allreduce", Kind::kAllreduce, SameShapes},
+    {SYRTOS_OP_PREFIX "Allgather", Kind::kAllgather, FreeFirstDimension},
+    {SYRTOS_OP_PREFIX "Broadcast", Kind::kBroadcast, SameShapes},
+    {SYRTOS_OP_PREFIX "Alltoall", Kind::kAlltoall, FreeFirstDimension},
+    {SYRTOS_OP_PREFIX "Reducescatter", Kind::kReducescatter, FreeFirstDimension},
 };
 
 // Each returns an empty text, or what went wrong.
@@ -63,7 +69,7 @@ std::string RegisterKernel(const OpRow& op) {
 }
 
 std::string RegisterGroupOp() {
-  constexpr const char* kName = "SyrtosGroup";
+  constexpr const char* kName = SYRTOS_OP_PREFIX "Group";
   const TfSymbols& tf = Tf();
   TF_OpDefinitionBuilder* op = tf.TF_NewOpDefinitionBuilder(kName);
   tf.TF_OpDefinitionBuilderAddOutput(op, "size: int32");
@@ -83,8 +89,8 @@ std::string RegisterGroupOp() {
 std::string RegisterAll() {
   if (!Tf().problem().empty()) return Tf().problem();
   if (HasKernels(kOps[0].name)) {
-    return "another copy of this library has registered the ops already: only one installation of "
-           "syrtos may be used in a process";
+    return "another library has registered ops of these names already: only one installation of "
+           "syrtos may be used in a process, and its ops under Horovod's names not beside Horovod";
   }
   for (const OpRow& op : kOps) {
     std::string problem = RegisterOp(op);

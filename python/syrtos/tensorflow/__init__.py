@@ -1,4 +1,4 @@
-"""Syrtos for TensorFlow 2.16 to 2.21: Horovod's names, in eager mode and inside ``tf.function``.
+"""Syrtos for TensorFlow 2.16 to 2.21: Horovod's names, eagerly, in ``tf.function`` and in graphs.
 
 ::
 
@@ -15,25 +15,38 @@ rank could do. XLA (``jit_compile=True``) is refused with a text that says so.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from syrtos import _basics, errors
 from syrtos._basics import *  # noqa: F403
 from syrtos._ops import barrier, join
-from syrtos.compression import Compression
+from syrtos.tensorflow import elastic
 from syrtos.tensorflow import gradients as _gradients  # noqa: F401  (registers them)
+from syrtos.tensorflow.compression import Compression
 from syrtos.tensorflow.functions import (
+    BroadcastGlobalVariablesHook,
     allgather,
     allgather_object,
     alltoall,
     broadcast,
     broadcast_,
+    broadcast_global_variables,
     broadcast_object,
+    broadcast_object_fn,
     broadcast_variables,
     grouped_allgather,
+    local_rank_op,
+    local_size_op,
     process_set_included_op,
     rank_op,
     size_op,
 )
-from syrtos.tensorflow.optimizer import DistributedGradientTape, DistributedOptimizer
+from syrtos.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
+from syrtos.tensorflow.optimizer import (
+    DistributedGradientTape,
+    DistributedOptimizer,
+    PartialDistributedGradientTape,
+)
 from syrtos.tensorflow.reductions import (
     allreduce,
     grouped_allreduce,
@@ -41,10 +54,17 @@ from syrtos.tensorflow.reductions import (
     reducescatter,
 )
 
+if TYPE_CHECKING:
+    from syrtos.tensorflow.sync_batch_norm import SyncBatchNormalization
+
 __all__ = [
+    "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
+    "LocalGradientAggregationHelper",
+    "PartialDistributedGradientTape",
+    "SyncBatchNormalization",
     "allgather",
     "allgather_object",
     "allreduce",
@@ -52,16 +72,30 @@ __all__ = [
     "barrier",
     "broadcast",
     "broadcast_",
+    "broadcast_global_variables",
     "broadcast_object",
+    "broadcast_object_fn",
     "broadcast_variables",
+    "elastic",
     "errors",
     "grouped_allgather",
     "grouped_allreduce",
     "grouped_reducescatter",
     "join",
+    "local_rank_op",
+    "local_size_op",
     "process_set_included_op",
     "rank_op",
     "reducescatter",
     "size_op",
 ]
 __all__ += _basics.__all__
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs Keras when it is asked for: it would choose Keras' backend."""
+    if name == "SyncBatchNormalization":
+        from syrtos.tensorflow.sync_batch_norm import SyncBatchNormalization
+
+        return SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

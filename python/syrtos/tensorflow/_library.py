@@ -1,5 +1,8 @@
 """Loads the op library ``syrtos/_tensorflow.so`` into the TensorFlow that is installed.
 
+It exists a second time, with the same ops under the names that scripts written for Horovod look for
+in graphs (``tensor.op.type.startswith("Horovod")``).
+
 The library is built without TensorFlow and finds TensorFlow's C functions when it is loaded, so one
 file serves all releases from `OLDEST` to `NEWEST`. There is no slower way that would be taken in
 silence: what cannot work is an `ImportError` that says what to do.
@@ -13,21 +16,17 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["NEWEST", "OLDEST", "PATH", "load"]
+__all__ = ["NEWEST", "OLDEST", "OPS", "PATH", "PATHS", "load"]
 
 #: First and last minor release that the library was tested with.
 OLDEST = (2, 16)
 NEWEST = (2, 21)
 #: CMake puts the library beside the core, where it finds ``libsyrtos.so``.
 PATH = Path(__file__).parent.parent / "_tensorflow.so"
-
-_OPS = (
-    "syrtos_allreduce",
-    "syrtos_allgather",
-    "syrtos_broadcast",
-    "syrtos_alltoall",
-    "syrtos_reducescatter",
-)
+#: The libraries by the word with which the types of their ops begin.
+PATHS = {"Syrtos": PATH, "Horovod": PATH.with_name("_tensorflow_horovod.so")}
+#: How the types of the ops end.
+OPS = ("Allreduce", "Allgather", "Broadcast", "Alltoall", "Reducescatter", "Group")
 
 
 def check_version(version: str) -> None:
@@ -59,13 +58,15 @@ def _registration_problem(path: Path) -> str:
     return text.decode()
 
 
-def load(path: Path = PATH) -> Any:
+def load(path: Path = PATH, prefix: str = "Syrtos") -> Any:
     """Load the op library and return its module of Python wrappers.
 
     Parameters
     ----------
     path : Path
         Where the library is.
+    prefix : str
+        How the types of its ops begin.
 
     Raises
     ------
@@ -87,7 +88,8 @@ def load(path: Path = PATH) -> Any:
             "Reinstall Syrtos, so that _tensorflow.so and libsyrtos.so come from one build."
         ) from error
     problem = _registration_problem(path)
-    missing = [name for name in _OPS if not hasattr(module, name)]
+    names = [f"{prefix}_{op}".lower() for op in OPS]
+    missing = [name for name in names if not hasattr(module, name)]
     if problem or missing:
         reason = problem or (
             "something else had loaded it before TensorFlow did; import syrtos.tensorflow before "

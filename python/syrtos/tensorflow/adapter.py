@@ -20,6 +20,7 @@ __all__ = [
     "as_written",
     "backing_variable",
     "check_types",
+    "is_sendable",
     "is_sparse",
     "key_of",
     "name_of",
@@ -82,6 +83,11 @@ def name_of(value: Any) -> str:
     return _COUNTERS.sub("", path)
 
 
+def is_sendable(value: Any) -> bool:
+    """Whether ranks can send each other values of this tensor's or variable's type."""
+    return tf.as_dtype(value.dtype).base_dtype in _SUPPORTED  # ref variables have ref types
+
+
 def check_types(values: Sequence[Any], names: Sequence[str], what: str) -> None:
     """Refuse types that no rank could send.
 
@@ -100,7 +106,7 @@ def check_types(values: Sequence[Any], names: Sequence[str], what: str) -> None:
         Also a ``ValueError``; names the first such tensor.
     """
     for position, (value, name) in enumerate(zip(values, names, strict=True)):
-        if value.dtype not in _SUPPORTED:
+        if not is_sendable(value):
             which = f'"{name}"' if name else f"tensor {position}"
             raise InvalidRequestError(
                 f"{what}: {which} has the type {value.dtype.name}, which cannot be sent. "

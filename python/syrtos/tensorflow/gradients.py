@@ -14,7 +14,7 @@ import tensorflow as tf
 from syrtos._kinds import ReduceOp
 from syrtos.tensorflow import ops
 
-__all__: list[str] = []
+__all__ = ["register"]
 
 
 def _present(grads: tuple[Any, ...]) -> tuple[list[int], list[Any]]:
@@ -116,11 +116,23 @@ def _reducescatter_gradient(op: Any, *grads: Any) -> Any:
     return _spread(len(grads), positions, full)
 
 
-for _name, _function in {
-    "SyrtosAllreduce": _allreduce_gradient,
-    "SyrtosAllgather": _allgather_gradient,
-    "SyrtosBroadcast": _broadcast_gradient,
-    "SyrtosAlltoall": _alltoall_gradient,
-    "SyrtosReducescatter": _reducescatter_gradient,
-}.items():
-    tf.RegisterGradient(_name)(_function)
+_GRADIENTS = {
+    "Allreduce": _allreduce_gradient,
+    "Allgather": _allgather_gradient,
+    "Broadcast": _broadcast_gradient,
+    "Alltoall": _alltoall_gradient,
+    "Reducescatter": _reducescatter_gradient,
+}
+_registered: set[str] = set()
+
+
+def register(prefix: str) -> None:
+    """Tell TensorFlow the gradients of the ops whose types begin with `prefix`; once for each."""
+    if prefix in _registered:
+        return
+    for name, function in _GRADIENTS.items():
+        tf.RegisterGradient(prefix + name)(function)
+    _registered.add(prefix)
+
+
+register(ops.prefix())

@@ -14,13 +14,17 @@ or clash between two functions of equal names.
 
 Call order means nothing where several threads run collectives of one group at a time (``tf.data``
 maps beside a training step, Python threads) or in graphs of ``tf.compat.v1``, which promise no
-order. In the latter, names are made from the node; in the former, give names.
+order. In the latter, names are made from the node, as Horovod does; in the former, give names.
+
+Nodes of graphs have names like ``SyrtosAllreduce_grad_0``, and the word in front is also that of
+their type; `use_prefix` changes it.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -29,9 +33,52 @@ from syrtos._kinds import ReduceOp
 from syrtos.errors import BackendUnavailableError
 from syrtos.tensorflow import _library
 
-__all__ = ["allgather", "allreduce", "alltoall", "broadcast", "group", "reducescatter"]
+__all__ = [
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "group",
+    "prefix",
+    "reducescatter",
+    "use_prefix",
+]
 
-_lib = _library.load()
+
+def _wrappers(prefix: str) -> dict[str, Callable[..., Any]]:
+    library = _library.load(_library.PATHS[prefix], prefix)
+    return {op.lower(): getattr(library, f"{prefix}_{op}".lower()) for op in _library.OPS}
+
+
+_prefix = "Syrtos"
+_ops = _wrappers(_prefix)
+
+
+def prefix() -> str:
+    """Return the word with which types and names of new nodes begin."""
+    return _prefix
+
+
+def use_prefix(prefix: str) -> None:
+    """Choose the word with which types and names of nodes begin from now on.
+
+    Parameters
+    ----------
+    prefix : str
+        "Syrtos" or "Horovod"; the latter for scripts that look for such nodes. What the ops do
+        stays the same. In graphs of ``tf.compat.v1`` all ranks need the same one.
+
+    Raises
+    ------
+    ImportError
+        The library with these ops cannot be loaded, for example since Horovod's own is there.
+    """
+    global _prefix, _ops
+    _ops = _wrappers(prefix)
+    _prefix = prefix
+    from syrtos.tensorflow import gradients  # it needs this module
+
+    gradients.register(prefix)
 
 
 def _bits(scale: float) -> int:
@@ -53,23 +100,44 @@ def _in_xla(graph: Any) -> bool:
     return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
 
 
-def _request_name(what: str, name: str | None, ignore_name_scope: bool, like: Any) -> str:
-    """Return the request's name, "" for an unnamed one; refuse graphs that XLA will compile."""
+# What TensorFlow allows, and what its function graphs end with: a number that counts all of them.
+_NOT_IN_NODE_NAMES = re.compile(r"[^A-Za-z0-9_.\\/-]|^[^A-Za-z0-9.]")
+_FUNCTION_COUNTER = re.compile(r"_\d+$")
+
+
+def _automatic_name(graph: Any, node: str) -> str:
+    """Return the request name of a node whose op got none: see above."""
+    if not graph.building_function:
+        return node
+    if tf.compat.v1.executing_eagerly_outside_functions():
+        return ""
+    # A branch or loop body within a graph of tf.compat.v1.
+    while graph is not None and graph.building_function:
+        node = f"{_FUNCTION_COUNTER.sub('', graph.name)}/{node}"
+        graph = graph.outer_graph
+    return node
+
+
+def _names(what: str, name: str | None, ignore_name_scope: bool, like: Any) -> dict[str, str]:
+    """Return the names of the request ("" for an unnamed one) and of the node.
+
+    Refuses graphs that XLA will compile.
+    """
     if tf.executing_eagerly():
-        return name or ""
+        return {"op_name": name or ""}
     graph = tf.compat.v1.get_default_graph()
     if _in_xla(graph):
         raise BackendUnavailableError(
             f"syrtos {what}: XLA cannot compile this operation. Use jit_compile=False in "
             "tf.function(...) or model.compile(...)."
         )
-    if name is None:
-        if graph.building_function:
-            return ""
-        name = f"Syrtos{what.capitalize()}_{_plain(like.name)}"
+    # An eager tensor that a function has caught has no name.
+    base = name or f"{_prefix}{what.capitalize()}_{_plain(getattr(like, 'name', 'constant'))}"
+    unique = str(graph.unique_name(base, mark_as_used=False))
+    request = unique if name else _automatic_name(graph, unique)
     if ignore_name_scope:
-        return name.rpartition("/")[2]
-    return str(graph.unique_name(name, mark_as_used=False))
+        request = (name or request).rpartition("/")[2]
+    return {"op_name": request, "name": _NOT_IN_NODE_NAMES.sub("_", base)}
 
 
 def group(number: int = 0) -> tuple[Any, Any]:
@@ -85,7 +153,7 @@ def group(number: int = 0) -> tuple[Any, Any]:
     size, rank : tf.Tensor of int32, shape ()
         The position is -1 on a rank that is no member.
     """
-    size, rank = _lib.syrtos_group(group=number)
+    size, rank = _ops["group"](group=number)
     return size, rank
 
 
@@ -128,14 +196,14 @@ def allreduce(
     list of tf.Tensor
     """
     return list(
-        _lib.syrtos_allreduce(
+        _ops["allreduce"](
             list(tensors),
-            op_name=_request_name("allreduce", name, ignore_name_scope, tensors[0]),
             tensor_names=list(tensor_names),
             op=int(op),
             prescale_bits=_bits(prescale),
             postscale_bits=_bits(postscale),
             group=group,
+            **_names("allreduce", name, ignore_name_scope, tensors[0]),
         )
     )
 
@@ -162,11 +230,11 @@ def allgather(
     list of tf.Tensor
     """
     return list(
-        _lib.syrtos_allgather(
+        _ops["allgather"](
             list(tensors),
-            op_name=_request_name("allgather", name, ignore_name_scope, tensors[0]),
             tensor_names=list(tensor_names),
             group=group,
+            **_names("allgather", name, ignore_name_scope, tensors[0]),
         )
     )
 
@@ -196,12 +264,12 @@ def broadcast(
     list of tf.Tensor
     """
     return list(
-        _lib.syrtos_broadcast(
+        _ops["broadcast"](
             list(tensors),
-            op_name=_request_name("broadcast", name, ignore_name_scope, tensors[0]),
             tensor_names=list(tensor_names),
             root=root,
             group=group,
+            **_names("broadcast", name, ignore_name_scope, tensors[0]),
         )
     )
 
@@ -232,11 +300,8 @@ def alltoall(
     received_splits : tf.Tensor of int64, shape (ranks,)
         How many came from each rank.
     """
-    output, received = _lib.syrtos_alltoall(
-        tensor,
-        splits,
-        op_name=_request_name("alltoall", name, ignore_name_scope, tensor),
-        group=group,
+    output, received = _ops["alltoall"](
+        tensor, splits, group=group, **_names("alltoall", name, ignore_name_scope, tensor)
     )
     return output, received
 
@@ -269,13 +334,13 @@ def reducescatter(
     list of tf.Tensor
     """
     return list(
-        _lib.syrtos_reducescatter(
+        _ops["reducescatter"](
             list(tensors),
-            op_name=_request_name("reducescatter", name, ignore_name_scope, tensors[0]),
             tensor_names=list(tensor_names),
             op=int(op),
             prescale_bits=_bits(prescale),
             postscale_bits=_bits(postscale),
             group=group,
+            **_names("reducescatter", name, ignore_name_scope, tensors[0]),
         )
     )

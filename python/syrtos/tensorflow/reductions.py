@@ -26,7 +26,8 @@ def _check_sparse(op: ReduceOp, prescale: float, postscale: float) -> None:
     if op not in (ReduceOp.Average, ReduceOp.Sum):
         raise NotImplementedError(
             f"allreduce of IndexedSlices with op={op.name}: only Average and Sum are possible. "
-            "Make it dense first: tf.convert_to_tensor(gradient)."
+            "Make it dense first: tf.convert_to_tensor(gradient), or sparse_as_dense=True of the "
+            "optimizer or tape."
         )
     if prescale != 1.0 or postscale != 1.0:
         raise NotImplementedError(
@@ -35,13 +36,17 @@ def _check_sparse(op: ReduceOp, prescale: float, postscale: float) -> None:
         )
 
 
-def _allreduce_sparse(slices: Any, op: ReduceOp, group: int, **request: Any) -> Any:
+def _allreduce_sparse(slices: Sequence[Any], op: ReduceOp, group: int, **request: Any) -> list[Any]:
     """Gather the rows of all ranks: their sum, in a form that any optimizer takes."""
-    values, indices = ops.allgather([slices.values, slices.indices], group=group, **request)
-    if op == ReduceOp.Average:
-        size, _ = ops.group(group)
-        values /= tf.cast(size, values.dtype)
-    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+    parts = [part for item in slices for part in (item.values, item.indices)]
+    gathered = ops.allgather(parts, group=group, **request)
+    results = []
+    for item, values, indices in zip(slices, gathered[::2], gathered[1::2], strict=True):
+        if op == ReduceOp.Average:
+            size, _ = ops.group(group)
+            values /= tf.cast(size, values.dtype)
+        results.append(tf.IndexedSlices(values, indices, dense_shape=item.dense_shape))
+    return results
 
 
 def _allreduce_dense(
@@ -58,6 +63,49 @@ def _allreduce_dense(
     squeezed = [adapter.Squeezed(tensor, compression) for tensor in tensors]
     results = ops.allreduce([item.sent for item in squeezed], op, **request)
     return [item.open(result) for item, result in zip(squeezed, results, strict=True)]
+
+
+def _allreduce_mixed(
+    tensors: Sequence[Any],
+    names: Sequence[str],
+    op: ReduceOp,
+    compression: Any,
+    devices: tuple[str, str],
+    scales: tuple[float, float],
+    *,
+    name: str | None,
+    **request: Any,
+) -> list[Any]:
+    """Reduce dense tensors as one request, and the sparse ones as another."""
+    results: list[Any] = list(tensors)
+    dense: list[int] = []
+    sparse: list[int] = []
+    for i, tensor in enumerate(tensors):
+        (sparse if adapter.is_sparse(tensor) else dense).append(i)
+    if sparse:
+        _check_sparse(op, *scales)
+        with _device(devices[1]):
+            slices = [tensors[i] for i in sparse]
+            request_name = f"{name}_sparse" if name else None
+            reduced = _allreduce_sparse(slices, op, name=request_name, **request)
+        for i, result in zip(sparse, reduced, strict=True):
+            results[i] = result
+    if dense:
+        with _device(devices[0]):
+            values = [adapter.to_tensor(tensors[i], "allreduce") for i in dense]
+            reduced = _allreduce_dense(
+                values,
+                [names[i] for i in dense],
+                op,
+                compression,
+                name=name,
+                prescale=scales[0],
+                postscale=scales[1],
+                **request,
+            )
+        for i, result in zip(dense, reduced, strict=True):
+            results[i] = result
+    return results
 
 
 @adapter.as_written
@@ -87,7 +135,7 @@ def allreduce(
     compression : type
         What travels, see `Compression`.
     op : ReduceOp, optional
-        Average (the default), Sum, Min, Max or Product.
+        Average (the default), Sum, Adasum, Min, Max or Product.
     prescale_factor, postscale_factor : float
         Factors before and after the reduction.
     name : str, optional
@@ -174,37 +222,17 @@ process_set, ignore_name_scope, name
         raise TypeError(
             f"grouped_allreduce takes a list or tuple of tensors, not {type(tensors).__name__}."
         )
-    results: list[Any] = list(tensors)
-    dense = [i for i, tensor in enumerate(tensors) if not adapter.is_sparse(tensor)]
-    sparse = [i for i, tensor in enumerate(tensors) if adapter.is_sparse(tensor)]
-    if sparse:
-        _check_sparse(chosen, prescale_factor, postscale_factor)
-    with _device(device_sparse):
-        for i in sparse:
-            results[i] = _allreduce_sparse(
-                tensors[i],
-                chosen,
-                group,
-                name=f"{name}_sparse_{i}" if name else None,
-                ignore_name_scope=ignore_name_scope,
-            )
-    if dense:
-        names = [tensor_names[i] if tensor_names else adapter.name_of(tensors[i]) for i in dense]
-        with _device(device_dense):
-            reduced = _allreduce_dense(
-                [adapter.to_tensor(tensors[i], "allreduce") for i in dense],
-                names,
-                chosen,
-                compression,
-                prescale=prescale_factor,
-                postscale=postscale_factor,
-                group=group,
-                name=name,
-                ignore_name_scope=ignore_name_scope,
-            )
-        for i, result in zip(dense, reduced, strict=True):
-            results[i] = result
-    return results
+    return _allreduce_mixed(
+        tensors,
+        tensor_names or [adapter.name_of(tensor) for tensor in tensors],
+        chosen,
+        compression,
+        (device_dense, device_sparse),
+        (prescale_factor, postscale_factor),
+        group=group,
+        name=name,
+        ignore_name_scope=ignore_name_scope,
+    )
 
 
 @adapter.as_written

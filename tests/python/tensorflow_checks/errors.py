@@ -133,6 +133,10 @@ def own_mistakes_are_value_errors() -> None:
         hvd.allreduce(tf.ones([1]), process_set=[0])
     with pytest.raises(ValueError, match="cannot be used"):
         hvd.allreduce(tf.ones([1]), process_set=hvd.ProcessSet([0]))
+    made_up = hvd.ProcessSet([0])
+    made_up.process_set_id = 77
+    with pytest.raises(ValueError, match="there is no process set 77"):
+        hvd.allreduce(tf.ones([1]), process_set=made_up)
 
 
 @check

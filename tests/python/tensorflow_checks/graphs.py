@@ -168,6 +168,8 @@ def ops_run_inside_loops_and_branches() -> None:
 
     assert loop(tf.ones([1]), tf.constant(True)).numpy() == [64.0]
     assert loop(tf.ones([1]), tf.constant(False)).numpy() == [32.0]
+    caught = tf.ones([1])  # an eager tensor, without a name
+    assert tf.function(lambda: hvd.allreduce(caught, op=hvd.Sum))().numpy() == [RANKS]
 
 
 @check
@@ -207,12 +209,16 @@ def a_graph_of_version_1_names_its_ops() -> None:
             y = hvd.allreduce(x, op=hvd.Sum)
             z = hvd.allreduce(x, op=hvd.Sum, name="mine")
             w = hvd.allreduce(x, op=hvd.Sum, name="mine", ignore_name_scope=True)
+            again = hvd.allreduce(x, op=hvd.Sum)
     names = [
         op.get_attr("op_name") for op in graph.get_operations() if op.type == "SyrtosAllreduce"
     ]
-    assert names == [b"scope/SyrtosAllreduce_x_0", b"scope/mine", b"mine"], names
+    automatic = b"scope/SyrtosAllreduce_x_0"
+    assert names == [automatic, b"scope/mine", b"mine", automatic + b"_1"], names
+    assert y.op.name == automatic.decode()
+    assert y.op.type == "SyrtosAllreduce"
     with tf.compat.v1.Session(graph=graph) as session:
-        assert [v.tolist() for v in session.run([y, z, w])] == [[3.0]] * 3
+        assert [v.tolist() for v in session.run([y, z, w, again])] == [[3.0]] * 4
 
 
 @check

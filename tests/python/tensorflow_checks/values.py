@@ -197,3 +197,22 @@ def compression_keeps_the_type() -> None:
             assert y.numpy()[1] == tf.cast(tf.cast(1 / 3, wire), tf.float32).numpy()
     numbers = tf.constant([1, 2])
     assert hvd.allreduce(numbers, compression=hvd.Compression.fp16).dtype == tf.int32
+
+
+@check
+def odd_shapes_keep_their_dimensions() -> None:
+    import tensorflow as tf
+
+    import syrtos.tensorflow as hvd
+
+    rank = hvd.rank()
+    for dtype in ("bool", "uint8", "int8", "int16", "complex64", "float64"):
+        for shape in ([0], [1], [3, 0, 2], [1, 1, 1]):
+            of_ranks = [np.full(shape, r).astype(dtype) for r in range(RANKS)]
+            mine = tf.constant(of_ranks[rank])
+            for way in both_ways(lambda x: hvd.broadcast(x, 1)):
+                assert_equal(way(mine), dtype, of_ranks[1])
+            for way in both_ways(hvd.allgather):
+                assert_equal(way(mine), dtype, np.concatenate(of_ranks))
+    for way in both_ways(lambda x: hvd.allreduce(x, op=hvd.Sum)):
+        assert_equal(way(tf.constant(1.5 + rank)), "float32", np.float32(4.0))
