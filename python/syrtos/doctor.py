@@ -143,16 +143,20 @@ def _keras_row(tensorflow: Row) -> Row:
     return Row("keras", True, f"Keras {found}, with the TensorFlow backend")
 
 
-def _planned_row(name: str, title: str, oldest: tuple[int, int]) -> Row:
-    """Return the honest line for a framework whose front end is still to come."""
+def _framework_row(name: str, title: str, oldest: tuple[int, int]) -> Row:
+    """Return the line for a framework of which any release from `oldest` on will do."""
     found = _find_version(name)
-    if (_PACKAGE / name / "__init__.py").exists():
-        wanted = ".".join(map(str, oldest))
-        if found is None:
-            return Row(name, False, f"not installed: pip install '{name}>={wanted}'")
-        return Row(name, _minor(found) >= oldest, f"{title} {found} ({wanted} or newer needed)")
-    installed = f"{title} {found} is installed" if found else f"{title} is not installed"
-    return Row(name, False, f"front end not in this version of Syrtos ({installed})")
+    wanted = ".".join(map(str, oldest))
+    if found is None:
+        return Row(name, False, f"not installed: pip install '{name}>={wanted}'")
+    return Row(name, _minor(found) >= oldest, f"{title} {found} ({wanted} or newer needed)")
+
+
+def _jax_row() -> Row:
+    row = _framework_row("jax", "JAX", (0, 5))
+    if row.ok and not (_PACKAGE / "_jax.so").exists():
+        return Row("jax", False, f"{row.text}, but _jax.so is missing: {_REBUILD}")
+    return row
 
 
 def _front_end_rows() -> Iterator[Row]:
@@ -160,8 +164,8 @@ def _front_end_rows() -> Iterator[Row]:
     tensorflow = _tensorflow_row()
     yield tensorflow
     yield _keras_row(tensorflow)
-    yield _planned_row("torch", "PyTorch", (2, 4))
-    yield _planned_row("jax", "JAX", (0, 4))
+    yield _framework_row("torch", "PyTorch", (2, 4))
+    yield _jax_row()
 
 
 def _launch_rows(environ: Mapping[str, str]) -> Iterator[Row]:
