@@ -14,7 +14,9 @@ import zipfile
 from pathlib import Path
 
 GLIBC_LIMIT = (2, 34)  # manylinux_2_34: RHEL 9, Debian 12, Ubuntu 22.04
-FOREIGN = re.compile(r"tensorflow|\bxla|\btsl|absl|protobuf|\btorch\b|c10|\bTF_\w+|at::", re.IGNORECASE)
+FOREIGN = re.compile(
+    r"tensorflow|\bxla|\btsl|absl|protobuf|\btorch\b|c10|\bTF_\w+|at::", re.IGNORECASE
+)
 PLUGIN = "libsyrtos_gloo.so"  # bound to the system's Gloo, so left out of the tag
 
 

@@ -7,7 +7,11 @@
 namespace syrtos_jax {
 namespace {
 
-std::atomic<uint64_t> error_count{0};
+// Errors made so far, in the whole process.
+std::atomic<uint64_t>& Errors() {
+  static std::atomic<uint64_t> errors{0};
+  return errors;
+}
 
 // Stands for the memory of a tensor without elements, for which XLA may give a null pointer.
 void* NotNull(void* data) {
@@ -35,10 +39,10 @@ std::vector<const XlaBuffer*> Tensors(const XlaBuffers& buffers) {
 
 }  // namespace
 
-uint64_t ErrorCount() { return error_count; }
+uint64_t ErrorCount() { return Errors(); }
 
 XlaError* MakeError(const XlaApi* api, int32_t syrtos_code, const std::string& message) {
-  ++error_count;
+  ++Errors();
   XlaErrorCreateArgs args = {sizeof(args), nullptr, message.c_str(), ToXlaCode(syrtos_code)};
   return api->Error_Create(&args);
 }

@@ -106,7 +106,8 @@ const std::string& RegistrationProblem() {
 }
 
 // Runs while the library is loaded: tf.load_op_library makes Python wrappers for what is registered
-// in that moment.
+// in that moment. Out of memory is all that could be thrown.
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 [[maybe_unused]] const bool kRegistered = RegistrationProblem().empty();
 
 }  // namespace
