@@ -72,6 +72,8 @@ def reduce_op(average: bool | None, op: ReduceOp | int | None) -> ReduceOp:
         return ReduceOp.Average if average else ReduceOp.Sum
     if op is None:
         return ReduceOp.Average
+    if isinstance(op, ReduceOp):
+        return op
     try:
         return _REDUCE_OPS[op]
     except (KeyError, TypeError):

@@ -47,7 +47,7 @@ def squeeze(tensors: Any, compression: Any, verb: str) -> tuple[list[Any], list[
     TypeError
         `tensors` is no list or tuple.
     """
-    if not isinstance(tensors, list | tuple):
+    if not isinstance(tensors, (list, tuple)):
         raise TypeError(
             f"grouped_{verb} takes a list or tuple of tensors, not {type(tensors).__name__}."
         )

@@ -78,6 +78,10 @@ TEST_F(GlooTest, ComesAndGoesWithoutATrace) {
       descriptors = EntriesOf("/proc/self/fd");
     }
   }
+  // The kernel lists a thread for a moment after it has been joined.
+  for (int i = 0; i < 500 && EntriesOf("/proc/self/task") > threads; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   EXPECT_EQ(EntriesOf("/proc/self/task"), threads);
   EXPECT_EQ(EntriesOf("/proc/self/fd"), descriptors);
 }

@@ -17,6 +17,9 @@ from syrtos.errors import CollectiveTimeout
 
 __all__ = ["CollectiveWork", "Deliveries"]
 
+#: So many works of a group are kept for callers that never wait.
+_HELD = 64
+
 
 class Deliveries:
     """Completes the futures of a group, in order, on a thread that is made when one is asked for.
@@ -30,6 +33,21 @@ class Deliveries:
         self._queue: queue.SimpleQueue[CollectiveWork | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._held: dict[int, CollectiveWork] = {}
+
+    def hold(self, work: CollectiveWork) -> None:
+        """Keep a work whose Python half torch may drop before its C++ half is waited for.
+
+        Releases of torch before 2.7 do: its own `wait`, which nothing ever ends, is then called in
+        place of ours.
+        """
+        self._held[id(work)] = work
+        if len(self._held) > _HELD:
+            self._held.pop(next(iter(self._held)), None)
+
+    def let_go(self, work: CollectiveWork) -> None:
+        """Keep a work no longer: somebody has waited for it."""
+        self._held.pop(id(work), None)
 
     def add(self, work: CollectiveWork) -> None:
         """Complete the future of `work` when it is done."""
@@ -86,12 +104,16 @@ class CollectiveWork(Work):  # type: ignore[misc]
         self._deliveries = deliveries
         self._lock = threading.Lock()
         self._future: Any = None
+        deliveries.hold(self)
 
     def _finish(self) -> Any:
         # The waits of two threads must not both write the results back.
-        self._session.wait(self.completion)
-        with self._lock:
-            return self._handle.wait()
+        try:
+            self._session.wait(self.completion)
+            with self._lock:
+                return self._handle.wait()
+        finally:
+            self._deliveries.let_go(self)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Wait for the end and raise if it failed; a timeout of 0 means none.
