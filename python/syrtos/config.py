@@ -219,6 +219,10 @@ def _from_argument(name: str, value: Any) -> Any:
         raise InvalidRequestError(f"init({name}={value!r}): must be {knob.allowed}.") from None
 
 
+#: What holds where neither ``init`` nor the environment says otherwise, by field. The alias
+#: ``horovod`` puts in where Horovod differs.
+DEFAULTS: dict[str, Any] = {}
+
 _said: set[str] = set()
 
 
@@ -270,7 +274,7 @@ def resolve(
     """
     environ = os.environ if environ is None else environ
     topology, store = _topology.read(environ)
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = dict(DEFAULTS)
     for knob in KNOBS:
         found, value = _from_environment(knob, environ)
         if found:

@@ -170,3 +170,39 @@ def test_a_bag_of_arguments_runs_a_command(capfd):
     args.command = [sys.executable, "-c", "raise SystemExit(3)"]
     with pytest.raises(RuntimeError, match="exit code 3"):
         launch._run(args)
+
+
+JOINED = """
+import sys
+import numpy as np
+if sys.argv[1] == "horovod":
+    import horovod
+import syrtos.numpy as hvd
+
+hvd.init()
+outcome = "served"
+if hvd.rank() == 1:
+    try:
+        assert hvd.allgather(np.ones((2, 1))).shape == (2, 1)
+    except hvd.errors.HorovodInternalError as error:
+        assert "rank 0" in str(error) and "join()" in str(error), error
+        outcome = "refused"
+assert hvd.join() == 1
+print(outcome if hvd.rank() == 1 else "joined")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "strict", "outcome"),
+    [("horovod", None, "refused"), ("horovod", "0", "served"), ("syrtos", None, "served")],
+)
+def test_a_joined_rank_is_an_error_where_horovod_is_imported(
+    syrtosrun, tmp_path, monkeypatch, name, strict, outcome
+):
+    if strict is not None:
+        monkeypatch.setenv("SYRTOS_STRICT_JOIN", strict)
+    script = tmp_path / "joined.py"
+    script.write_text(JOINED)
+    ended = syrtosrun("-np", "2", sys.executable, str(script), name, timeout=60)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"[1]<stdout>:{outcome}" in ended.stdout.splitlines(), ended.stdout

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from horovod import _alias, _original
+from syrtos import config
 
 if TYPE_CHECKING:
     from horovod.runner import run
 
 _original.refuse()
 _alias.install()
+config.DEFAULTS["strict_join"] = True
 
 #: The version of Horovod whose interface this is; scripts and packages compare it.
 __version__ = "0.28.1"
