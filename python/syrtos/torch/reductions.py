@@ -140,18 +140,11 @@ def allreduce_(
     The values change as under ``torch.no_grad()``, so parameters may be given: no gradient flows
     through the collective. A backward pass that needs the overwritten values raises torch's error.
     """
-    handle = _ops.allreduce_async(
-        ADAPTER,
-        tensor,
-        None,
-        name,
-        settle_op(average, op),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-        in_place=True,
-    )
-    return handle.wait()
+    # The op is settled here, so that a warning names the line of the caller.
+    chosen = settle_op(average, op)
+    return allreduce_async_(
+        tensor, None, name, chosen, prescale_factor, postscale_factor, process_set
+    ).wait()
 
 
 def allreduce_async(
@@ -257,19 +250,10 @@ def grouped_allreduce_(
     list of torch.Tensor
         The tensors themselves.
     """
-    handle = _ops.allreduce_async(
-        ADAPTER,
-        tensors,
-        None,
-        name,
-        settle_op(average, op),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-        grouped=True,
-        in_place=True,
-    )
-    results: list[Any] = handle.wait()
+    chosen = settle_op(average, op)
+    results: list[Any] = grouped_allreduce_async_(
+        tensors, None, name, chosen, prescale_factor, postscale_factor, process_set
+    ).wait()
     return results
 
 
