@@ -43,7 +43,7 @@ void AddPart(py::handle item, Request& request, std::vector<uint32_t>& item_byte
 
 PyCompletion Submit(Engine& engine, int kind, std::string name, uint32_t group, int op,
                     double prescale, double postscale, int32_t root, const py::sequence& parts,
-                    std::vector<int32_t> ranks) {
+                    std::vector<int32_t> ranks, bool average_active) {
   if (kind < 0 || kind > 255 || !IsValidCollectiveKind(static_cast<uint8_t>(kind))) {
     throw py::value_error("unknown kind of collective " + std::to_string(kind));
   }
@@ -60,6 +60,7 @@ PyCompletion Submit(Engine& engine, int kind, std::string name, uint32_t group, 
   request.meta.postscale = postscale;
   request.meta.root = root;
   request.meta.ranks = std::move(ranks);
+  request.meta.average_active = average_active;
   request.meta.parts.reserve(parts.size());
   request.memory.reserve(parts.size());
   for (py::handle part : parts) AddPart(part, request, result.item_bytes);
@@ -108,7 +109,7 @@ void BindEngine(py::module_& module) {
       .def_static("create", &Create, py::arg("config"), py::arg("store").none(true))
       .def("submit", &Submit, py::arg("kind"), py::arg("name"), py::arg("group"), py::arg("op"),
            py::arg("prescale"), py::arg("postscale"), py::arg("root"), py::arg("parts"),
-           py::arg("ranks"))
+           py::arg("ranks"), py::arg("average_active"))
       .def("wait", &Wait, py::arg("completion"), py::arg("timeout"))
       .def(
           "group_ranks",

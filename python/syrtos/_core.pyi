@@ -91,6 +91,7 @@ class Engine:
         root: int,
         parts: Sequence[PartTuple],
         ranks: Sequence[int],
+        average_active: bool,
     ) -> Completion: ...
     def wait(self, completion: Completion, timeout: float) -> bool:
         """Wait with the GIL released; True once done."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from syrtos import _session
@@ -119,6 +120,7 @@ def allreduce_async(
     in_place: bool = False,
     grouped: bool = False,
     compression: Any = Compression.none,
+    part_names: Sequence[str] = (),
 ) -> Handle:
     """Start the reduction of tensors over all ranks; in place on request."""
     chosen = reduce_op(average, op)
@@ -132,6 +134,7 @@ def allreduce_async(
         compression=compression,
     )
     return batch.submit(
+        names=part_names,
         group=group_of(process_set),
         op=chosen,
         prescale=float(prescale_factor),
@@ -161,11 +164,12 @@ def broadcast_async(
     *,
     in_place: bool = False,
     grouped: bool = False,
+    part_names: Sequence[str] = (),
 ) -> Handle:
     """Start sending the root's tensors to all ranks; `root_rank` is a global rank."""
     root = root_number(root_rank)
     batch = Batch(adapter, tensor, Kind.BROADCAST, name, grouped=grouped, in_place=in_place)
-    return batch.submit(group=group_of(process_set), root=root)
+    return batch.submit(names=part_names, group=group_of(process_set), root=root)
 
 
 def alltoall_async(
@@ -217,9 +221,21 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
     session.wait(session.submit(Kind.BARRIER, group=group_of(process_set)))
 
 
-def join() -> int:
-    """Take no part from now on; return the rank that joined last once all have joined."""
+def join(*, average_active: bool = False) -> int:
+    """Take no part from now on; return the rank that joined last once all have joined.
+
+    Parameters
+    ----------
+    average_active : bool
+        Until then, averages divide by the number of ranks that have not joined; else, as Horovod
+        does, by the number of all ranks. The same on every rank.
+
+    Raises
+    ------
+    MismatchError
+        The ranks give different values; no rank has joined then.
+    """
     session = _session.current()
-    completion = session.submit(Kind.JOIN)
+    completion = session.submit(Kind.JOIN, average_active=bool(average_active))
     session.wait(completion)
     return completion.value

@@ -123,11 +123,22 @@ class Batch:
             results = [item.open(result) for item, result in pairs]
         return results if self._grouped else results[0]
 
-    def submit(self, **options: Any) -> Handle:
-        """Start a collective whose results have the shapes of the inputs."""
+    def submit(self, *, names: Sequence[str] = (), **options: Any) -> Handle:
+        """Start a collective whose results have the shapes of the inputs.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The tensors' own names, which must be equal on all ranks; or none.
+        **options
+            For `Session.submit`.
+        """
         adapter, views = self._adapter, self.views
         outputs = views if self._in_place else [adapter.empty_like(view) for view in views]
-        parts = [part_of(v, out.pointer) for v, out in zip(views, outputs, strict=True)]
+        parts = [
+            part_of(view, out.pointer, name=name)
+            for view, out, name in zip(views, outputs, names or [""] * len(views), strict=True)
+        ]
 
         def finish(_: _core.Completion) -> Any:
             if self._in_place:

@@ -84,6 +84,7 @@ class Session:
         postscale: float = 1.0,
         root: int = 0,
         ranks: Sequence[int] = (),
+        average_active: bool = False,
     ) -> _core.Completion:
         """Queue one request; the caller keeps the memory of `parts` alive until it is done.
 
@@ -99,7 +100,16 @@ class Session:
             self._refuse_reuse(kind, name, group)
         try:
             completion = self.engine.submit(
-                kind, name or "", group, op, prescale, postscale, root, parts, ranks
+                kind,
+                name or "",
+                group,
+                op,
+                prescale,
+                postscale,
+                root,
+                parts,
+                ranks,
+                average_active,
             )
         except SyrtosError as error:
             if not error.recoverable:

@@ -65,7 +65,7 @@ struct Collective {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  int64_t divisor = 1;          // of kAverage: the ranks of the group, joined ones included
+  int64_t divisor = 1;          // of kAverage: the ranks of the group that count
   int root = 0;                 // position in `ranks`
   uint64_t sequence = 0;        // the plan's number in the world-wide order; unique per engine
   std::vector<int> ranks;       // global ranks of the group, in order

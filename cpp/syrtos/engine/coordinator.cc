@@ -46,7 +46,7 @@ void Coordinator::Impl::Take(int rank, Post post) {
   Status refused = Admit(rank, in, group);
   if (!refused.ok()) return Answer({rank}, in.kind, in.key, refused);
   if (in.kind == CollectiveKind::kJoin) {
-    TakeJoin(rank, in.key);
+    TakeJoin(rank, in);
   } else if (!PayOwed(rank, in)) {
     Enter(rank, *group, in);
   }
@@ -197,6 +197,7 @@ Settled Coordinator::Impl::SettleInFull(const RequestKey& key, const Tally& tall
   asked.front().meta = &settled.meta;
   settled.agreement = Settle(asked, group.members, options_.hosts);
   Agreement& agreement = settled.agreement;
+  agreement.average_active = join_averages_active_ && !agreement.absent.empty();
   if (agreement.error.ok() && options_.strict_join) {
     agreement.error = RefuseWithoutJoined(settled.meta, agreement);
   }

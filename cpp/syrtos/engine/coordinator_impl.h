@@ -101,7 +101,8 @@ class Coordinator::Impl {
   bool has_joined(int rank) const { return joined_[static_cast<size_t>(rank)]; }
   bool all_joined() const { return joined_count_ == options_.size && awaited_ == 0; }
   bool IsLateDescription(int rank, const Post& post) const;
-  void TakeJoin(int rank, const RequestKey& key);
+  void TakeJoin(int rank, const Incoming& in);
+  Status AverageMismatch(int rank, bool average_active) const;
   void CountAsPosted(int rank);
   // Ends the join for those that have joined; they are active again.
   void EndJoin(const Status& error, bool owe);
@@ -134,6 +135,7 @@ class Coordinator::Impl {
 
   int joined_count_ = 0;
   int last_joined_ = 0;
+  bool join_averages_active_ = false;  // what those that have joined asked for
   TimePoint joined_since_{};
 };
 

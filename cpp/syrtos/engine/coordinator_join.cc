@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "syrtos/engine/coordinator_impl.h"
+#include "syrtos/engine/rank_text.h"
 #include "syrtos/engine/validate.h"
 
 namespace syrtos {
@@ -26,14 +28,20 @@ bool Coordinator::Impl::IsLateDescription(int rank, const Post& post) const {
   return owing != owed.end() && owing->second.front().reposting;
 }
 
-void Coordinator::Impl::TakeJoin(int rank, const RequestKey& key) {
+void Coordinator::Impl::TakeJoin(int rank, const Incoming& in) {
+  const RequestKey& key = in.key;
+  const bool average_active = in.meta && in.meta->average_active;
   auto index = static_cast<size_t>(rank);
   if (!owed_joins_[index].empty()) {
     Answer({rank}, CollectiveKind::kJoin, key, owed_joins_[index].front());
     owed_joins_[index].pop_front();
     return;
   }
-  if (joined_count_ == 0) joined_since_ = now_;
+  if (joined_count_ == 0) {
+    joined_since_ = now_;
+    join_averages_active_ = average_active;
+  }
+  Status mismatch = AverageMismatch(rank, average_active);
   joined_[index] = true;
   join_keys_[index] = key;
   ++joined_count_;
@@ -47,7 +55,21 @@ void Coordinator::Impl::TakeJoin(int rank, const RequestKey& key) {
                  errors.end());
     it = errors.empty() ? owed.erase(it) : std::next(it);
   }
+  if (!mismatch.ok()) return EndJoin(mismatch, /*owe=*/true);
   CountAsPosted(rank);
+}
+
+// Not ok if `rank` joins with another wish for the divisor of averages than those before it.
+Status Coordinator::Impl::AverageMismatch(int rank, bool average_active) const {
+  if (average_active == join_averages_active_) return Status::Ok();
+  auto before = std::find(joined_.begin(), joined_.end(), true) - joined_.begin();
+  auto text = [](bool active) {
+    return std::string(" called join(average_active=") + (active ? "True)" : "False)");
+  };
+  return Status::Mismatch("join: " + RankText(rank, options_.hosts) + text(average_active) +
+                          " but " + RankText(static_cast<int>(before), options_.hosts) +
+                          text(join_averages_active_) +
+                          ". Give the same average_active on all ranks.");
 }
 
 void Coordinator::Impl::CountAsPosted(int rank) {
@@ -84,6 +106,7 @@ void Coordinator::Impl::EndJoin(const Status& error, bool owe) {
     settled_.back().agreement.value = error.ok() ? last_joined_ : 0;
   }
   joined_count_ = 0;
+  join_averages_active_ = false;
   joined_.assign(joined_.size(), false);
   for (auto& [id, group] : groups_.all()) group.joined = 0;
   for (auto& [key, tally] : tallies_) tally.own_joined = 0;

@@ -78,12 +78,31 @@ class Comparison {
   }
 
   Status ComparePartCounts() const {
-    return Apply(What(), {[](auto& a, auto& b) { return a.parts.size() == b.parts.size(); },
-                          [](auto& m) {
-                            auto n = m.parts.size();
-                            return "has " + std::to_string(n) + (n == 1 ? " tensor" : " tensors");
-                          },
-                          "Pass the same list of tensors on every rank."});
+    for (const Asked& one : asked_) {
+      if (one.meta->parts.size() == first_.parts.size()) continue;
+      return Status::Mismatch(
+          What() + ": " + RankText(one.rank, hosts_) + " " + CountText(*one.meta) + " but " +
+          RankText(asked_.front().rank, hosts_) + " " + CountText(first_) +
+          MissingText(one, asked_.front()) + ". Pass the same list of tensors on every rank.");
+    }
+    return Status::Ok();
+  }
+
+  static std::string CountText(const RequestMeta& meta) {
+    size_t count = meta.parts.size();
+    return "has " + std::to_string(count) + (count == 1 ? " tensor" : " tensors");
+  }
+
+  // `; "bias" is missing on rank 1`, for the first of the longer list; nothing without names.
+  std::string MissingText(const Asked& a, const Asked& b) const {
+    bool a_is_shorter = a.meta->parts.size() < b.meta->parts.size();
+    const Asked& shorter = a_is_shorter ? a : b;
+    const std::vector<PartMeta>& some = shorter.meta->parts;
+    const std::vector<PartMeta>& all = (a_is_shorter ? b : a).meta->parts;
+    size_t place = 0;
+    while (place < some.size() && some[place].name == all[place].name) ++place;
+    if (all[place].name.empty()) return "";
+    return "; \"" + all[place].name + "\" is missing on " + RankText(shorter.rank, hosts_);
   }
 
   Status ComparePartNames(size_t part) const {

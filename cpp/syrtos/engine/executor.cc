@@ -55,7 +55,7 @@ Result<Collective> Executor::MakeCollective(const ResolvedPlan& plan) const {
   c.sequence = plan.sequence;
   c.ranks = plan.ranks;
   c.active.assign(c.ranks.size(), 1);
-  c.divisor = static_cast<int64_t>(c.ranks.size());
+  c.divisor = DivisorOf(first.agreement, c.ranks.size());
   for (size_t i = 0; i < c.ranks.size(); ++i) {
     const auto& absent = first.agreement.absent;
     if (std::find(absent.begin(), absent.end(), c.ranks[i]) != absent.end()) c.active[i] = 0;

@@ -56,7 +56,8 @@ struct RequestMeta {
   double postscale = 1.0;
   int32_t root = 0;  // a global rank
   std::vector<PartMeta> parts;
-  std::vector<int32_t> ranks;  // kAddGroup: its members; kRemoveGroup: {group id}
+  std::vector<int32_t> ranks;   // kAddGroup: its members; kRemoveGroup: {group id}
+  bool average_active = false;  // kJoin: averages divide by the number of ranks that still work
 
   // Equal in all but the call number: what the plan cache compares.
   bool SameSignature(const RequestMeta& o) const;
@@ -75,11 +76,18 @@ struct Agreement {
   bool cached = false;             // by id only: all but `key.call` is as remembered
   Status error;                    // not ok: all members raise it
   std::vector<int32_t> absent;     // joined ranks of the group (global), which take no part
+  bool average_active = false;     // the absent ones do not count in averages; never if none is
   // kAddGroup: the new id; kJoin: the rank that joined last; else 0.
   int64_t value = 0;
   // Per part. allgather: rows of each position. alltoall: rows[from * size + to]. Else empty.
   std::vector<std::vector<int64_t>> rows;
 };
+
+// What an average over `members` ranks divides by.
+inline int64_t DivisorOf(const Agreement& agreement, size_t members) {
+  size_t uncounted = agreement.average_active ? agreement.absent.size() : 0;
+  return static_cast<int64_t>(members - uncounted);
+}
 
 struct PlanEntry {
   uint32_t agreement = 0;  // index into PlanBatch::agreements

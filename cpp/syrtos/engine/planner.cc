@@ -24,12 +24,14 @@ struct Signature {
   uint64_t postscale = 0;
   int32_t root = 0;
   std::vector<int32_t> absent;
+  bool average_active = false;
   size_t request = 0;  // of kinds that do not fuse
 
   bool operator<(const Signature& o) const {
     return std::tie(kind, group, dtype, item_bytes, op, prescale, postscale, root, absent,
-                    request) < std::tie(o.kind, o.group, o.dtype, o.item_bytes, o.op, o.prescale,
-                                        o.postscale, o.root, o.absent, o.request);
+                    average_active, request) < std::tie(o.kind, o.group, o.dtype, o.item_bytes,
+                                                        o.op, o.prescale, o.postscale, o.root,
+                                                        o.absent, o.average_active, o.request);
   }
 };
 
@@ -117,6 +119,7 @@ class Planner {
     }
     if (info.has_root) s.root = meta.root;
     s.absent = settled_[request].agreement.absent;
+    s.average_active = settled_[request].agreement.average_active;
     if (!info.fuses) s.request = request;
     return s;
   }
@@ -162,7 +165,7 @@ class Planner {
     c.postscale = meta.postscale;
     c.ranks.assign(settled.members.begin(), settled.members.end());
     c.active.assign(c.ranks.size(), 1);
-    c.divisor = static_cast<int64_t>(c.ranks.size());
+    c.divisor = DivisorOf(settled.agreement, c.ranks.size());
     const auto& absent = settled.agreement.absent;
     for (size_t i = 0; i < c.ranks.size(); ++i) {
       if (std::binary_search(absent.begin(), absent.end(), c.ranks[i])) c.active[i] = 0;

@@ -23,12 +23,14 @@ constexpr uint64_t kAgreementHasError = 8;
 constexpr uint64_t kAgreementHasAbsent = 16;
 constexpr uint64_t kAgreementHasValue = 32;
 constexpr uint64_t kAgreementHasRows = 64;
-constexpr uint64_t kAgreementFlags = 127;
+constexpr uint64_t kAgreementAverageActive = 128;
+constexpr uint64_t kAgreementFlags = 255;
 // Which options of a request follow.
 constexpr uint8_t kMetaHasScales = 1;
 constexpr uint8_t kMetaHasRoot = 2;
 constexpr uint8_t kMetaHasRanks = 4;
-constexpr uint8_t kMetaFlags = 7;
+constexpr uint8_t kMetaAverageActive = 8;
+constexpr uint8_t kMetaFlags = 15;
 // Beside the dtype of a part.
 constexpr uint8_t kPartHasName = 0x80;
 constexpr uint8_t kPartHasSplits = 0x40;
@@ -135,6 +137,7 @@ void EncodeMeta(ByteWriter& out, const RequestMeta& meta) {
   uint8_t flags = scales ? kMetaHasScales : 0;
   if (meta.root != 0) flags |= kMetaHasRoot;
   if (!meta.ranks.empty()) flags |= kMetaHasRanks;
+  if (meta.average_active) flags |= kMetaAverageActive;
   out.U8(flags);
   if (scales) {
     out.F64(meta.prescale);
@@ -163,6 +166,7 @@ void DecodeMeta(ByteReader& in, RequestMeta& meta) {
   }
   if ((flags & kMetaHasRoot) != 0) meta.root = DecodeI32(in);
   if ((flags & kMetaHasRanks) != 0) DecodeList(in, meta.ranks);
+  meta.average_active = (flags & kMetaAverageActive) != 0;
   for (size_t left = in.Count(3); left > 0 && in.ok(); --left) meta.parts.push_back(DecodePart(in));
 }
 
@@ -183,6 +187,7 @@ void EncodeAgreement(ByteWriter& out, const Agreement& a, Predictors& p) {
   if (has_id) head |= kAgreementHasId;
   if (!a.error.ok()) head |= kAgreementHasError;
   if (!a.absent.empty()) head |= kAgreementHasAbsent;
+  if (a.average_active) head |= kAgreementAverageActive;
   if (a.value != 0) head |= kAgreementHasValue;
   if (!a.rows.empty()) head |= kAgreementHasRows;
   out.Varint(head);
@@ -226,6 +231,8 @@ Agreement DecodeAgreement(ByteReader& in, Predictors& p) {
   if ((head & kAgreementHasId) != 0) a.cache_id = DecodeId(in, p.ids, in.Varint());
   if ((head & kAgreementHasError) != 0) a.error = DecodeError(in);
   if ((head & kAgreementHasAbsent) != 0) DecodeList(in, a.absent);
+  a.average_active = (head & kAgreementAverageActive) != 0;
+  if (a.average_active && a.absent.empty()) in.Fail();
   if ((head & kAgreementHasValue) != 0) a.value = UnZigZag(in.Varint());
   if ((head & kAgreementHasRows) == 0) return a;
   for (size_t left = in.Count(); left > 0 && in.ok(); --left) DecodeList(in, a.rows.emplace_back());

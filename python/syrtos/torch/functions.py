@@ -68,16 +68,18 @@ def synchronize(handle: Handle) -> Any:
     return _ops.synchronize(handle)
 
 
-def join(device: int = -1) -> int:
+def join(device: int = -1, *, average_active: bool = False) -> int:
     """Say that this rank has no more data, and wait until all ranks have.
 
-    Until then the collectives of the others go on without this rank, as if it sent nothing;
-    averages still divide by the number of all ranks.
+    Until then the collectives of the others go on without this rank, as if it sent nothing.
 
     Parameters
     ----------
     device : int
         No effect: kept for Horovod's signature.
+    average_active : bool
+        Averages of the others divide by the number of ranks that have not joined; else, as Horovod
+        does, by the number of all ranks. The same on every rank.
 
     Returns
     -------
@@ -85,7 +87,7 @@ def join(device: int = -1) -> int:
         The rank that joined last, the same on every rank: it worked longest.
     """
     del device
-    return _ops.join()
+    return _ops.join(average_active=average_active)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -64,6 +64,59 @@ TEST_F(CoordinatorJoinTest, StrictJoinLetsOnlyAllreduceGoOn) {
   Learn(3, Allgather("g", {2}));
 }
 
+RequestMeta JoinCountingActive() {
+  RequestMeta join = Control(Kind::kJoin, "");
+  join.average_active = true;
+  return join;
+}
+
+TEST_F(CoordinatorJoinTest, AveragesOverActiveRanksLastAsLongAsTheJoin) {
+  Start(3);
+  Learn(3, Allreduce("x"));
+  Post(1, JoinCountingActive());
+  for (int rank : {0, 2}) Post(rank, Allreduce("x"));
+  Settled during = One();
+  EXPECT_TRUE(during.agreement.average_active);
+  EXPECT_EQ(DivisorOf(during.agreement, 3), 2);
+  for (int rank : {0, 2}) Post(rank, JoinCountingActive());
+  ASSERT_TRUE(One().agreement.error.ok());
+  for (int rank : {0, 1, 2}) Post(rank, Allreduce("x"));
+  Settled after = One();
+  EXPECT_FALSE(after.agreement.average_active);
+  EXPECT_EQ(DivisorOf(after.agreement, 3), 3);
+  // The next join may want the other divisor.
+  Post(0, Control(Kind::kJoin, ""));
+  for (int rank : {1, 2}) Post(rank, Allreduce("x"));
+  Settled full = One();
+  EXPECT_EQ(full.agreement.absent, Ranks{0});
+  EXPECT_EQ(DivisorOf(full.agreement, 3), 3);
+}
+
+TEST_F(CoordinatorJoinTest, RanksThatPostedBeforeTheirJoinCountInAverages) {
+  Start(3);
+  Post(1, Allreduce("x"));
+  Post(1, JoinCountingActive());
+  for (int rank : {0, 2}) Post(rank, Allreduce("x"));
+  Settled settled = One();
+  EXPECT_TRUE(settled.agreement.absent.empty());
+  EXPECT_EQ(DivisorOf(settled.agreement, 3), 3);
+}
+
+TEST_F(CoordinatorJoinTest, DifferentDivisorsAreAnErrorForAll) {
+  Start(3);
+  Post(2, JoinCountingActive());
+  Post(0, Control(Kind::kJoin, ""));
+  ExpectError(One(), StatusCode::kMismatch,
+              "rank 0 (a) called join(average_active=False) but rank 2 (c) called "
+              "join(average_active=True)",
+              Ranks{0, 2});
+  Post(1, JoinCountingActive());
+  ExpectError(One(), StatusCode::kMismatch, "average_active", Ranks{1});
+  EXPECT_TRUE(coordinator_->idle());
+  for (int rank : {0, 1, 2}) Post(rank, Allreduce("x"));
+  EXPECT_TRUE(One().agreement.absent.empty());
+}
+
 TEST_F(CoordinatorJoinTest, JoinedRanksCountAsHavingPosted) {
   Start(3);
   uint32_t id = Learn(3, Allreduce("x"));

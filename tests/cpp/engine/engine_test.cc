@@ -262,6 +262,31 @@ TEST_P(EngineTest, JoinedRanksAreLeftOutAndAllLearnWhoCameLast) {
   });
 }
 
+TEST_P(EngineTest, AveragesDividedByActiveRanksAreThoseOfTheWorkingOnes) {
+  Run([](RankEngine& self) {
+    for (bool average_active : {true, false}) {
+      for (int i = 0; i < 2 + self.rank; ++i) {
+        std::vector<float> input(3, static_cast<float>(self.rank)), output(3);
+        Request request = MakeRequest(CollectiveKind::kAllreduce, "");
+        request.meta.op = ReduceOp::kAverage;
+        AddPart(request, DType::kFloat32, {3}, input, &output);
+        ASSERT_TRUE(self.Await(self.engine->Submit(std::move(request))).ok());
+        float sum = 0, active = 0;
+        for (int r = 0; r < self.size; ++r) {
+          if (i >= 2 + r) continue;
+          sum += static_cast<float>(r);
+          active += 1;
+        }
+        float divisor = average_active ? active : static_cast<float>(self.size);
+        EXPECT_EQ(output, std::vector<float>(3, sum / divisor));
+      }
+      Request join = MakeRequest(CollectiveKind::kJoin, "");
+      join.meta.average_active = average_active;
+      ASSERT_TRUE(self.Await(self.engine->Submit(std::move(join))).ok());
+    }
+  });
+}
+
 TEST_P(EngineTest, ManyThreadsSubmitAtOnce) {
   Run([](RankEngine& self) {
     std::vector<std::thread> threads;

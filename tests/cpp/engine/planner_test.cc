@@ -85,6 +85,7 @@ TEST(PlannerTest, EachOptionKeepsApart) {
       {"prescale", [](Settled& s) { s.meta.prescale = 2; }},
       {"postscale", [](Settled& s) { s.meta.postscale = std::nan(""); }},
       {"absent", [](Settled& s) { s.agreement.absent = {1}; }},
+      {"divisor", [](Settled& s) { s.agreement.average_active = true; }},
   };
   for (const auto& [label, change] : changes) {
     std::vector<Settled> settled = {Reduce(4), Reduce(4), Reduce(4)};
@@ -150,7 +151,10 @@ TEST(PlannerTest, ChoiceSeesTheWholePlan) {
   all.agreement.rows = {{1, 2, 4, 0}};
   RequestMeta mean = metas::Allreduce("x", {8});
   mean.op = ReduceOp::kAverage;
-  std::vector<Settled> settled = {gather, cast, all, Of(mean), Of(mean)};
+  Settled active = Of(mean, {1, 4, 6});
+  active.agreement.absent = {4};
+  active.agreement.average_active = true;
+  std::vector<Settled> settled = {gather, cast, all, Of(mean), Of(mean), active};
   std::vector<std::pair<Collective, int64_t>> seen;
   PlannerOptions options = Options(1000);
   options.choose = [&seen](const Collective& c, int64_t bytes) {
@@ -158,8 +162,8 @@ TEST(PlannerTest, ChoiceSeesTheWholePlan) {
     return Result<int>(bytes > 50 ? 2 : 1);
   };
   Planned planned = MakePlans(settled, options);
-  ASSERT_EQ(planned.plans.size(), 4u);
-  ASSERT_EQ(seen.size(), 4u);
+  ASSERT_EQ(planned.plans.size(), 5u);
+  ASSERT_EQ(seen.size(), 5u);
   EXPECT_EQ(seen[0].second, 7 * 3 * 2);
   EXPECT_EQ(seen[0].first.ranks, (std::vector<int>{1, 4, 6}));
   EXPECT_EQ(seen[0].first.active, (std::vector<uint8_t>{1, 0, 1}));
@@ -170,6 +174,7 @@ TEST(PlannerTest, ChoiceSeesTheWholePlan) {
   EXPECT_EQ(seen[3].second, 64);
   EXPECT_EQ(seen[3].first.op, ReduceOp::kAverage);
   EXPECT_EQ(seen[3].first.divisor, 2);
+  EXPECT_EQ(seen[4].first.divisor, 2);  // of three, one is absent
   EXPECT_EQ(planned.plans[0].backend, 1);
   EXPECT_EQ(planned.plans[3].backend, 2);
 }

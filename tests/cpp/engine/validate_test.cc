@@ -77,6 +77,17 @@ std::vector<MismatchCase> MismatchCases() {
        "allreduce \"x\": rank 2 (node-b) has 2 tensors but rank 0 (node-a) has 1 tensor. Pass the "
        "same "
        "list of tensors on every rank."},
+      {"a part is missing", Grouped({"kernel", "bias", "scale"}),
+       [](auto& m) { m.parts.erase(m.parts.begin() + 1); },
+       "allreduce \"grads\": rank 2 (node-b) has 2 tensors but rank 0 (node-a) has 3 tensors; "
+       "\"bias\" is missing on rank 2 (node-b). Pass the same list of tensors on every rank."},
+      {"a part is too much", Grouped({"kernel"}),
+       [](auto& m) {
+         m.parts.push_back(m.parts[0]);
+         m.parts[1].name = "bias";
+       },
+       "allreduce \"grads\": rank 2 (node-b) has 2 tensors but rank 0 (node-a) has 1 tensor; "
+       "\"bias\" is missing on rank 0 (node-a). Pass the same list of tensors on every rank."},
       {"part name", Grouped({"kernel", "bias"}), [](auto& m) { m.parts[1].name = "scale"; },
        "allreduce \"grads\", part 2 of 2 \"bias\": rank 2 (node-b) has \"scale\" there but rank 0 "
        "(node-a) "

@@ -25,6 +25,7 @@ RequestMeta RichMeta() {
   meta.postscale = -0.0;
   meta.root = -5;
   meta.ranks = {0, 1, 900};
+  meta.average_active = true;
   meta.parts[0].name = "kernel";
   meta.parts[0].splits = {0, 3, -1, int64_t{1} << 62};
   meta.parts.push_back(metas::Part({}, DType::kComplex128));
@@ -44,6 +45,7 @@ PlanBatch RichBatch() {
   full.cache_id = 42;
   full.rows = {{1, 0, 5}, {}, {int64_t{1} << 62}};
   full.absent = {1, 7};
+  full.average_active = true;
   full.value = -1;
   Agreement failed;
   failed.key = {0, "", 10};
@@ -79,6 +81,7 @@ TEST(WireTest, PlanBatchesComeBackAsTheyWere) {
   ASSERT_EQ(back->agreements.size(), batch.agreements.size());
   for (size_t i = 0; i < batch.agreements.size(); ++i) {
     EXPECT_EQ(metas::Text(back->agreements[i]), metas::Text(batch.agreements[i]));
+    EXPECT_EQ(back->agreements[i].average_active, batch.agreements[i].average_active);
     EXPECT_EQ(back->agreements[i].cached, batch.agreements[i].cached);
     EXPECT_EQ(back->agreements[i].cache_id, batch.agreements[i].cache_id);
     EXPECT_EQ(back->agreements[i].error.code(), batch.agreements[i].error.code());
@@ -163,7 +166,7 @@ TEST(WireTest, MalformedBytesAreRefused) {
       std::string("\x01\x01\x04", 3),                          // id -1
       std::string("\x01\x01\x01\x09\x00\x00\x01\x00\x00", 9),  // unknown kind
       std::string("\x01\x01\x01\x00\x00\x00\x09\x00\x00", 9),  // unknown op
-      std::string("\x01\x01\x01\x00\x00\x00\x01\x08\x00", 9),  // unknown flag
+      std::string("\x01\x01\x01\x00\x00\x00\x01\x10\x00", 9),  // unknown flag
   };
   for (size_t i = 0; i < bad_posts.size(); ++i) {
     auto decoded = DecodePosts(bad_posts[i]);

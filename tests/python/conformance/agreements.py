@@ -11,6 +11,7 @@ import numpy as np
 from conformance.front_ends import FrontEnd
 from conformance.registry import check, raises
 from conformance.values import data, same, total
+from syrtos.errors import MismatchError
 
 
 @check
@@ -230,6 +231,20 @@ def join_tells_who_worked_longest(front: FrontEnd) -> None:
             assert front.array(result).tolist() == [float(working)] * 4
         assert hvd.join() == steps.index(max(steps))
     assert front.array(hvd.allreduce(front.tensor(np.ones(2)), op=hvd.Sum)).tolist() == [size] * 2
+
+
+@check
+def averages_during_a_join_divide_by_all_ranks_or_by_the_active_ones(front: FrontEnd) -> None:
+    hvd, size, me = front.hvd, front.hvd.size(), front.hvd.rank()
+    for active in (True, False, True):
+        for step in range(2 + me):
+            working = [rank for rank in front.ranks if 2 + rank > step]
+            result = front.array(hvd.allreduce(front.tensor(np.full(3, me + 1.0)), op=hvd.Average))
+            total = sum(rank + 1.0 for rank in working)
+            assert result.tolist() == [total / (len(working) if active else size)] * 3
+        assert hvd.join(average_active=active) == size - 1
+    if size > 1:
+        raises(MismatchError, lambda: hvd.join(average_active=me == 0), "average_active")
 
 
 @check
