@@ -124,23 +124,26 @@ def _tensorflow_row() -> Row:
     if found is None:
         return Row("tensorflow", False, "not installed: pip install 'tensorflow>=2.16,<2.22'")
     text = f"TensorFlow {found}"
-    if not (2, 16) <= _minor(found) <= (2, 21):
+    if _minor(found) < (2, 16):
         remedy = "pip install 'tensorflow>=2.16,<2.22'"
         return Row("tensorflow", False, f"{text}: Syrtos works with 2.16 to 2.21; {remedy}")
+    if _minor(found) > (2, 21):
+        text += " (not tested; 2.16 to 2.21 are)"
     if not (_PACKAGE / "_tensorflow.so").exists():
         return Row("tensorflow", False, f"{text}, but _tensorflow.so is missing: {_REBUILD}")
     return Row("tensorflow", True, text)
 
 
-def _keras_row(tensorflow: Row) -> Row:
+def _keras_row(frameworks: list[Row]) -> Row:
     found = _find_version("keras")
     if found is None:
         return Row("keras", False, "not installed: pip install 'keras>=3.3'")
     if _minor(found) < (3, 3):
         return Row("keras", False, f"Keras {found}: 3.3 or newer needed; pip install 'keras>=3.3'")
-    if not tensorflow.ok:
-        return Row("keras", False, f"Keras {found}, but it needs the tensorflow front end here")
-    return Row("keras", True, f"Keras {found}, with the TensorFlow backend")
+    backends = [row.name for row in frameworks if row.ok]
+    if not backends:
+        return Row("keras", False, f"Keras {found}, but none of its backends is usable here")
+    return Row("keras", True, f"Keras {found}, with {', '.join(backends)}")
 
 
 def _framework_row(name: str, title: str, oldest: tuple[int, int]) -> Row:
@@ -161,11 +164,9 @@ def _jax_row() -> Row:
 
 def _front_end_rows() -> Iterator[Row]:
     yield _numpy_row()
-    tensorflow = _tensorflow_row()
-    yield tensorflow
-    yield _keras_row(tensorflow)
-    yield _framework_row("torch", "PyTorch", (2, 4))
-    yield _jax_row()
+    frameworks = [_tensorflow_row(), _framework_row("torch", "PyTorch", (2, 4)), _jax_row()]
+    yield from frameworks
+    yield _keras_row(frameworks)
 
 
 def _launch_rows(environ: Mapping[str, str]) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from typing import Any
 import jax_checks.errors
 import jax_checks.programs
 import jax_checks.training
+import jax_checks.two_models
 import jax_checks.values  # noqa: F401
 import pytest
 from jax_checks import CHECKS, RANKS, run_checks
@@ -38,6 +39,7 @@ def body() -> dict[str, str]:
     import jax_checks.errors
     import jax_checks.programs
     import jax_checks.training
+    import jax_checks.two_models
     import jax_checks.values  # noqa: F401
 
     return run_checks()

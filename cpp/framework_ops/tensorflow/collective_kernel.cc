@@ -148,6 +148,8 @@ KernelFunctions KernelFunctionsOf(Kind kind) {
       return {Create<Kind::kAlltoall>, ComputeAsync, Destroy};
     case Kind::kReducescatter:
       return {Create<Kind::kReducescatter>, ComputeAsync, Destroy};
+    case Kind::kBarrier:
+      return {Create<Kind::kBarrier>, ComputeAsync, Destroy};
   }
   return {};
 }

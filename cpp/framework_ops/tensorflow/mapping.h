@@ -23,6 +23,7 @@ enum class Kind : int32_t {
   kBroadcast = 2,
   kAlltoall = 3,
   kReducescatter = 4,
+  kBarrier = 5,
 };
 
 // Numbers of syrtos::StatusCode that this library makes itself.

@@ -29,6 +29,7 @@ constexpr OpRow kOps[] = {
     {SYRTOS_OP_PREFIX "Broadcast", Kind::kBroadcast, SameShapes},
     {SYRTOS_OP_PREFIX "Alltoall", Kind::kAlltoall, FreeFirstDimension},
     {SYRTOS_OP_PREFIX "Reducescatter", Kind::kReducescatter, FreeFirstDimension},
+    {SYRTOS_OP_PREFIX "Barrier", Kind::kBarrier, SameShapes},
 };
 
 // Each returns an empty text, or what went wrong.
@@ -43,7 +44,7 @@ std::string RegisterOp(const OpRow& op) {
     tf.TF_OpDefinitionBuilderAddOutput(builder, "output: T");
     tf.TF_OpDefinitionBuilderAddOutput(builder, "received_splits: int64");
     tf.TF_OpDefinitionBuilderAddAttr(builder, ("T: " + std::string(kSupportedTypes)).c_str());
-  } else {
+  } else if (op.kind != Kind::kBarrier) {  // which has no tensors
     // One op takes tensors of several types, so that a training step needs one op only.
     tf.TF_OpDefinitionBuilderAddInput(builder, "tensors: T");
     tf.TF_OpDefinitionBuilderAddOutput(builder, "outputs: T");

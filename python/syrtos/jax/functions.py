@@ -55,11 +55,16 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 @after_programs
-def join() -> int:
+def join(*, average_active: bool = False) -> int:
     """Say that this rank has no more data, and wait until all ranks have.
 
-    Until then the collectives of the others go on without this rank, as if it sent nothing;
-    averages still divide by the number of all ranks.
+    Until then the collectives of the others go on without this rank, as if it sent nothing.
+
+    Parameters
+    ----------
+    average_active : bool
+        Averages of the others divide by the number of ranks that have not joined; else, as Horovod
+        does, by the number of all ranks. The same on every rank.
 
     Returns
     -------
@@ -73,7 +78,7 @@ def join() -> int:
     >>> hvd.join()
     0
     """
-    return _ops.join()
+    return _ops.join(average_active=average_active)
 
 
 @after_programs

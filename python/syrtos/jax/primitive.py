@@ -168,7 +168,15 @@ def _start(arrays: list[Any], call: Call, splits: Any) -> _ops.Handle:
     if call.kind == Kind.ALLREDUCE:
         scales = (call.prescale, call.postscale)
         return _ops.allreduce_async(
-            ADAPTER, arrays, None, name, call.op, *scales, group, grouped=True
+            ADAPTER,
+            arrays,
+            None,
+            name,
+            call.op,
+            *scales,
+            group,
+            grouped=True,
+            part_names=call.part_names,
         )
     if call.kind == Kind.REDUCESCATTER:
         scales = (call.prescale, call.postscale)
@@ -178,7 +186,9 @@ def _start(arrays: list[Any], call: Call, splits: Any) -> _ops.Handle:
     if call.kind == Kind.ALLGATHER:
         return _ops.allgather_async(ADAPTER, arrays, name, group, grouped=True)
     if call.kind == Kind.BROADCAST:
-        return _ops.broadcast_async(ADAPTER, arrays, call.root, name, group, grouped=True)
+        return _ops.broadcast_async(
+            ADAPTER, arrays, call.root, name, group, grouped=True, part_names=call.part_names
+        )
     return _ops.alltoall_async(ADAPTER, arrays[0], splits, name, group)
 
 

@@ -10,7 +10,7 @@
 Importing it loads the op library. Errors of a collective are TensorFlow's own classes with Syrtos'
 text: ``FailedPreconditionError`` where ranks disagree, ``AbortedError`` where one was lost or has
 shut down, ``DeadlineExceededError`` where a limit has passed, ``InvalidArgumentError`` for what no
-rank could do. XLA (``jit_compile=True``) is refused with a text that says so.
+rank could do. Inside ``tf.function(jit_compile=True)`` collectives are part of what XLA compiles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from syrtos import _basics, errors
 from syrtos._basics import *  # noqa: F403
-from syrtos._ops import barrier, join
+from syrtos._keras_generation import uses_keras_2
+from syrtos._ops import join
 from syrtos.tensorflow import elastic
 from syrtos.tensorflow import gradients as _gradients  # noqa: F401  (registers them)
 from syrtos.tensorflow.compression import Compression
@@ -28,6 +29,7 @@ from syrtos.tensorflow.functions import (
     allgather,
     allgather_object,
     alltoall,
+    barrier,
     broadcast,
     broadcast_,
     broadcast_global_variables,
@@ -95,6 +97,10 @@ __all__ += _basics.__all__
 def __getattr__(name: str) -> Any:
     """Load what needs Keras when it is asked for: it would choose Keras' backend."""
     if name == "SyncBatchNormalization":
+        if uses_keras_2():
+            from syrtos.tensorflow.keras_legacy import sync_batch_norm as _of_keras_2
+
+            return _of_keras_2.SyncBatchNormalization
         from syrtos.tensorflow.sync_batch_norm import SyncBatchNormalization
 
         return SyncBatchNormalization

@@ -4,19 +4,23 @@ It exists a second time, with the same ops under the names that scripts written 
 in graphs (``tensor.op.type.startswith("Horovod")``).
 
 The library is built without TensorFlow and finds TensorFlow's C functions when it is loaded, so one
-file serves all releases from `OLDEST` to `NEWEST`. There is no slower way that would be taken in
-silence: what cannot work is an `ImportError` that says what to do.
+file serves all releases from `OLDEST` to `NEWEST`, and newer ones that still have these functions.
+There is no slower way that would be taken in silence: what cannot work is an `ImportError` that
+says what to do.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 __all__ = ["NEWEST", "OLDEST", "OPS", "PATH", "PATHS", "load"]
+
+_log = logging.getLogger("syrtos")
 
 #: First and last minor release that the library was tested with.
 OLDEST = (2, 16)
@@ -26,11 +30,11 @@ PATH = Path(__file__).parent.parent / "_tensorflow.so"
 #: The libraries by the word with which the types of their ops begin.
 PATHS = {"Syrtos": PATH, "Horovod": PATH.with_name("_tensorflow_horovod.so")}
 #: How the types of the ops end.
-OPS = ("Allreduce", "Allgather", "Broadcast", "Alltoall", "Reducescatter", "Group")
+OPS = ("Allreduce", "Allgather", "Broadcast", "Alltoall", "Reducescatter", "Barrier", "Group")
 
 
 def check_version(version: str) -> None:
-    """Raise ImportError unless this TensorFlow is one that the op library was tested with.
+    """Raise ImportError if this TensorFlow is too old, and warn of one that was never tested.
 
     Parameters
     ----------
@@ -38,17 +42,19 @@ def check_version(version: str) -> None:
         As in ``tf.__version__``: "2.21.0", "2.20.0-rc1".
     """
     minor = tuple(int(part) for part in version.split(".")[:2])
-    if OLDEST <= minor <= NEWEST:
-        return
     wanted = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
-    remedy = (
-        f"install one of them, for example: pip install 'tensorflow=={NEWEST[0]}.{NEWEST[1]}.*'"
-        if minor < OLDEST
-        else "install one of them, or a newer Syrtos"
-    )
-    raise ImportError(
-        f"syrtos.tensorflow works with TensorFlow {wanted}, but {version} is installed: {remedy}."
-    )
+    if minor < OLDEST:
+        raise ImportError(
+            f"syrtos.tensorflow works with TensorFlow {wanted}, but {version} is installed: "
+            f"pip install 'tensorflow=={NEWEST[0]}.{NEWEST[1]}.*'."
+        )
+    if minor > NEWEST:
+        _log.warning(
+            "syrtos.tensorflow was tested with TensorFlow %s, and %s is installed. Collectives are "
+            "not possible there inside programs that XLA compiles.",
+            wanted,
+            version,
+        )
 
 
 def _registration_problem(path: Path) -> str:

@@ -6,12 +6,12 @@ so there are no memory addresses here: it tells variables, sparse gradients and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import tensorflow as tf
 
+from syrtos._gradients import plain_name
 from syrtos.compression import Compression
 from syrtos.errors import InvalidRequestError, SyrtosError
 
@@ -27,8 +27,6 @@ __all__ = [
     "tensors_of",
     "to_tensor",
 ]
-
-_COUNTERS = re.compile(r"_\d+(?=[/_]|$)")
 
 _SUPPORTED = frozenset(
     {
@@ -70,17 +68,13 @@ def key_of(variable: Any) -> int:
 
 
 def name_of(value: Any) -> str:
-    """Return what messages call a tensor or variable; "" for an eager tensor.
-
-    The numbers that Keras gives to layers without a name are left out: they count what a process
-    has made so far, and a rank that has made one model more must still train with the others.
-    """
+    """Return what messages call a tensor or variable; "" for an eager tensor."""
     if isinstance(value, tf.Tensor):
         return ""
     path = getattr(value, "path", None)  # Keras 3
     if not isinstance(path, str):
         path = str(value.name).removesuffix(":0") if isinstance(value, tf.Variable) else ""
-    return _COUNTERS.sub("", path)
+    return plain_name(path)
 
 
 def is_sendable(value: Any) -> bool:

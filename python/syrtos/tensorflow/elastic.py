@@ -33,7 +33,8 @@ from syrtos.tensorflow.variables import broadcast_variables
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 
 
-def _is_ours(error: Any) -> bool:
+def is_ours(error: Any) -> bool:
+    """Whether an error of TensorFlow comes from a collective of Syrtos."""
     return any(prefix + op in error.message for prefix in _library.PATHS for op in _library.OPS)
 
 
@@ -57,7 +58,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return func(state, *args, **kwargs)
         except tf.errors.AbortedError as error:
-            if _is_ours(error):
+            if is_ours(error):
                 raise PeerLostError(error.message) from error
             raise
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from syrtos import _objects
+import tensorflow as tf
+
+from syrtos import _objects, _ops
+from syrtos._requests import group_of
 from syrtos.process_sets import ProcessSet, global_process_set
+from syrtos.tensorflow import adapter, ops
 from syrtos.tensorflow.gathers import allgather, alltoall, broadcast, grouped_allgather
 from syrtos.tensorflow.topology import (
     local_rank_op,
@@ -27,6 +31,7 @@ __all__ = [
     "allgather",
     "allgather_object",
     "alltoall",
+    "barrier",
     "broadcast",
     "broadcast_",
     "broadcast_global_variables",
@@ -40,6 +45,26 @@ __all__ = [
     "rank_op",
     "size_op",
 ]
+
+
+@adapter.as_written
+def barrier(process_set: ProcessSet = global_process_set) -> Any:
+    """Wait until all ranks have come here.
+
+    Parameters
+    ----------
+    process_set : ProcessSet
+        The ranks that take part.
+
+    Returns
+    -------
+    None or tf.Operation
+        In a graph the wait is part of it: done among the other collectives in the order of the
+        text inside ``tf.function``; in graphs of ``tf.compat.v1`` it must be run.
+    """
+    if tf.executing_eagerly():
+        return _ops.barrier(process_set)
+    return ops.barrier(group_of(process_set))
 
 
 def broadcast_object(

@@ -11,10 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from syrtos._kinds import ReduceOp
-from syrtos.tensorflow import ops
+from syrtos._kinds import Kind, ReduceOp
+from syrtos.tensorflow import _xla, ops
 
-__all__ = ["register"]
+__all__ = ["gradient_of", "register"]
 
 
 def _present(grads: tuple[Any, ...]) -> tuple[list[int], list[Any]]:
@@ -60,22 +60,30 @@ def _allreduce_gradient(op: Any, *grads: Any) -> Any:
     return _spread(len(grads), positions, values)
 
 
+def _first_rows(rows: Any, request: dict[str, Any]) -> Any:
+    """Return where this rank's rows begin in the gathered tensors."""
+    if _xla.is_traced():  # where all ranks have equally many, and programs are made for a rank
+        return _xla.place_of(request["group"])[1] * rows
+    _, rank = ops.group(request["group"])
+    # The rows may differ from run to run, so it is asked anew.
+    if request["name"]:
+        request = {**request, "name": request["name"] + "_rows"}
+    rows_of_ranks = ops.allgather([rows[tf.newaxis]], **request)[0]
+    return tf.reduce_sum(rows_of_ranks[:rank], axis=0)
+
+
 def _allgather_gradient(op: Any, *grads: Any) -> Any:
     positions, values = _present(grads)
     if not values:
         return _spread(len(grads), positions, values)
     request = _request(op)
     values = ops.allreduce(values, ReduceOp.Average, **request)
-    # The rows may differ from run to run, so where the own ones start is asked anew.
-    rows = tf.stack([tf.shape(op.inputs[i], out_type=tf.int64)[0] for i in positions])
-    if request["name"]:
-        request["name"] += "_rows"
-    rows_of_ranks = ops.allgather([rows[tf.newaxis]], **request)[0]
-    _, rank = ops.group(request["group"])
-    starts = tf.reduce_sum(rows_of_ranks[:rank], axis=0)
+    shapes = [tf.shape(op.inputs[i], out_type=tf.int64) for i in positions]
+    starts = _first_rows(tf.stack([shape[0] for shape in shapes]), request)
     own = []
     for k, (position, value) in enumerate(zip(positions, values, strict=True)):
-        piece = value[starts[k] : starts[k] + rows[k]]
+        begin = tf.concat([starts[k : k + 1], tf.zeros_like(shapes[k][1:])], 0)
+        piece = tf.slice(value, begin, shapes[k])
         own.append(tf.ensure_shape(piece, op.inputs[position].shape))
     return _spread(len(grads), positions, own)
 
@@ -105,7 +113,8 @@ def _reducescatter_gradient(op: Any, *grads: Any) -> Any:
         return _spread(len(grads), positions, values)
     request = _request(op)
     scale = ops.scale_of(op.get_attr("prescale_bits")) * ops.scale_of(op.get_attr("postscale_bits"))
-    whole = ops.allgather(values, **request)
+    rows = [op.inputs[position].shape[0] for position in positions] if _xla.is_traced() else []
+    whole = ops.allgather(values, rows=rows, **request)
     size, _ = ops.group(request["group"])
     full = []
     for position, value in zip(positions, whole, strict=True):
@@ -117,11 +126,11 @@ def _reducescatter_gradient(op: Any, *grads: Any) -> Any:
 
 
 _GRADIENTS = {
-    "Allreduce": _allreduce_gradient,
-    "Allgather": _allgather_gradient,
-    "Broadcast": _broadcast_gradient,
-    "Alltoall": _alltoall_gradient,
-    "Reducescatter": _reducescatter_gradient,
+    Kind.ALLREDUCE: _allreduce_gradient,
+    Kind.ALLGATHER: _allgather_gradient,
+    Kind.BROADCAST: _broadcast_gradient,
+    Kind.ALLTOALL: _alltoall_gradient,
+    Kind.REDUCESCATTER: _reducescatter_gradient,
 }
 _registered: set[str] = set()
 
@@ -130,9 +139,24 @@ def register(prefix: str) -> None:
     """Tell TensorFlow the gradients of the ops whose types begin with `prefix`; once for each."""
     if prefix in _registered:
         return
-    for name, function in _GRADIENTS.items():
-        tf.RegisterGradient(prefix + name)(function)
+    for kind, function in _GRADIENTS.items():
+        tf.RegisterGradient(prefix + kind.name.capitalize())(function)
     _registered.add(prefix)
+
+
+def gradient_of(kind: Kind, op: Any, *grads: Any) -> Any:
+    """Return the gradients of a collective's tensors; None where there is none.
+
+    Parameters
+    ----------
+    kind : Kind
+        Which collective.
+    op : object
+        Has ``get_attr``, ``inputs`` and ``outputs`` like the op of that kind.
+    *grads : tf.Tensor or None
+        Those of its outputs.
+    """
+    return _GRADIENTS[kind](op, *grads)
 
 
 register(ops.prefix())

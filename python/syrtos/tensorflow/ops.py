@@ -16,27 +16,32 @@ Call order means nothing where several threads run collectives of one group at a
 maps beside a training step, Python threads) or in graphs of ``tf.compat.v1``, which promise no
 order. In the latter, names are made from the node, as Horovod does; in the former, give names.
 
+In functions that XLA compiles, collectives become part of the program instead (`_xla`); they are
+paired by their order, and names are only compared.
+
 Nodes of graphs have names like ``SyrtosAllreduce_grad_0``, and the word in front is also that of
 their type; `use_prefix` changes it.
 """
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from syrtos._kinds import ReduceOp
-from syrtos.errors import BackendUnavailableError
-from syrtos.tensorflow import _library
+from syrtos._kinds import Kind, ReduceOp
+from syrtos.errors import InvalidRequestError
+from syrtos.tensorflow import _library, _xla
+from syrtos.tensorflow._node_names import names_of
+from syrtos.tensorflow._xla import Collective, bits_of
 
 __all__ = [
     "allgather",
     "allreduce",
     "alltoall",
+    "barrier",
     "broadcast",
     "group",
     "prefix",
@@ -81,63 +86,9 @@ def use_prefix(prefix: str) -> None:
     gradients.register(prefix)
 
 
-def _bits(scale: float) -> int:
-    """Keep a double in an integer attribute; TensorFlow's float attributes have 32 bits."""
-    return int(struct.unpack("<q", struct.pack("<d", scale))[0])
-
-
 def scale_of(bits: int) -> float:
     """Return the double that an integer attribute holds."""
     return float(struct.unpack("<d", struct.pack("<q", bits))[0])
-
-
-def _in_xla(graph: Any) -> bool:
-    try:
-        # Not public, and the only thing that tells while a function is being traced.
-        from tensorflow.python.ops import control_flow_util
-    except ImportError:
-        return False  # then TensorFlow's own, longer error follows
-    return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
-
-
-# What TensorFlow allows, and what its function graphs end with: a number that counts all of them.
-_NOT_IN_NODE_NAMES = re.compile(r"[^A-Za-z0-9_.\\/-]|^[^A-Za-z0-9.]")
-_FUNCTION_COUNTER = re.compile(r"_\d+$")
-
-
-def _automatic_name(graph: Any, node: str) -> str:
-    """Return the request name of a node whose op got none: see above."""
-    if not graph.building_function:
-        return node
-    if tf.compat.v1.executing_eagerly_outside_functions():
-        return ""
-    # A branch or loop body within a graph of tf.compat.v1.
-    while graph is not None and graph.building_function:
-        node = f"{_FUNCTION_COUNTER.sub('', graph.name)}/{node}"
-        graph = graph.outer_graph
-    return node
-
-
-def _names(what: str, name: str | None, ignore_name_scope: bool, like: Any) -> dict[str, str]:
-    """Return the names of the request ("" for an unnamed one) and of the node.
-
-    Refuses graphs that XLA will compile.
-    """
-    if tf.executing_eagerly():
-        return {"op_name": name or ""}
-    graph = tf.compat.v1.get_default_graph()
-    if _in_xla(graph):
-        raise BackendUnavailableError(
-            f"syrtos {what}: XLA cannot compile this operation. Use jit_compile=False in "
-            "tf.function(...) or model.compile(...)."
-        )
-    # An eager tensor that a function has caught has no name.
-    base = name or f"{_prefix}{what.capitalize()}_{_plain(getattr(like, 'name', 'constant'))}"
-    unique = str(graph.unique_name(base, mark_as_used=False))
-    request = unique if name else _automatic_name(graph, unique)
-    if ignore_name_scope:
-        request = (name or request).rpartition("/")[2]
-    return {"op_name": request, "name": _NOT_IN_NODE_NAMES.sub("_", base)}
 
 
 def group(number: int = 0) -> tuple[Any, Any]:
@@ -153,12 +104,27 @@ def group(number: int = 0) -> tuple[Any, Any]:
     size, rank : tf.Tensor of int32, shape ()
         The position is -1 on a rank that is no member.
     """
-    size, rank = _ops["group"](group=number)
+    size, rank = _xla.group(number) if _xla.is_traced() else _ops["group"](group=number)
     return size, rank
 
 
-def _plain(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)
+def barrier(group: int = 0) -> Any:
+    """Add to a graph the wait until all ranks of a group have come to it.
+
+    Parameters
+    ----------
+    group : int
+        Number of the process set.
+
+    Returns
+    -------
+    tf.Operation or None
+        None inside XLA, where it needs not be run.
+    """
+    if _xla.is_traced():
+        _xla.run(Collective(Kind.BARRIER, group), [])
+        return None
+    return _ops["barrier"](group=group, **names_of(_prefix, "barrier", None, False, None))
 
 
 def allreduce(
@@ -195,15 +161,28 @@ def allreduce(
     -------
     list of tf.Tensor
     """
+    if _xla.is_traced():
+        return _xla.run(
+            Collective(
+                Kind.ALLREDUCE,
+                group,
+                name or "",
+                ReduceOp(op),
+                prescale,
+                postscale,
+                tensor_names=tuple(tensor_names),
+            ),
+            tensors,
+        )
     return list(
         _ops["allreduce"](
             list(tensors),
             tensor_names=list(tensor_names),
             op=int(op),
-            prescale_bits=_bits(prescale),
-            postscale_bits=_bits(postscale),
+            prescale_bits=bits_of(prescale),
+            postscale_bits=bits_of(postscale),
             group=group,
-            **_names("allreduce", name, ignore_name_scope, tensors[0]),
+            **names_of(_prefix, "allreduce", name, ignore_name_scope, tensors[0]),
         )
     )
 
@@ -215,6 +194,7 @@ def allgather(
     name: str | None = None,
     ignore_name_scope: bool = False,
     tensor_names: Sequence[str] = (),
+    rows: Sequence[int] = (),
 ) -> list[Any]:
     """Concatenate each tensor over the ranks along the first dimension, which may differ.
 
@@ -224,17 +204,30 @@ def allgather(
         Not empty; the same types and further dimensions on every rank.
     group, name, ignore_name_scope, tensor_names
         As in `allreduce`.
+    rows : sequence of int
+        Inside XLA, the rows of each result if the ranks' own numbers of rows differ.
 
     Returns
     -------
     list of tf.Tensor
     """
+    if _xla.is_traced():
+        return _xla.run(
+            Collective(
+                Kind.ALLGATHER,
+                group,
+                name or "",
+                tensor_names=tuple(tensor_names),
+                rows=tuple(rows),
+            ),
+            tensors,
+        )
     return list(
         _ops["allgather"](
             list(tensors),
             tensor_names=list(tensor_names),
             group=group,
-            **_names("allgather", name, ignore_name_scope, tensors[0]),
+            **names_of(_prefix, "allgather", name, ignore_name_scope, tensors[0]),
         )
     )
 
@@ -263,13 +256,24 @@ def broadcast(
     -------
     list of tf.Tensor
     """
+    if _xla.is_traced():
+        return _xla.run(
+            Collective(
+                Kind.BROADCAST,
+                group,
+                name or "",
+                root=root,
+                tensor_names=tuple(tensor_names),
+            ),
+            tensors,
+        )
     return list(
         _ops["broadcast"](
             list(tensors),
             tensor_names=list(tensor_names),
             root=root,
             group=group,
-            **_names("broadcast", name, ignore_name_scope, tensors[0]),
+            **names_of(_prefix, "broadcast", name, ignore_name_scope, tensors[0]),
         )
     )
 
@@ -300,10 +304,28 @@ def alltoall(
     received_splits : tf.Tensor of int64, shape (ranks,)
         How many came from each rank.
     """
+    if _xla.is_traced():
+        return _alltoall_in_program(Collective(Kind.ALLTOALL, group, name or ""), tensor, splits)
     output, received = _ops["alltoall"](
-        tensor, splits, group=group, **_names("alltoall", name, ignore_name_scope, tensor)
+        tensor,
+        splits,
+        group=group,
+        **names_of(_prefix, "alltoall", name, ignore_name_scope, tensor),
     )
     return output, received
+
+
+def _alltoall_in_program(call: Collective, tensor: Any, splits: Any) -> tuple[Any, Any]:
+    size, rows = _xla.even_rows(call, tensor)
+    if splits.shape[0] != 0:
+        known = tf.get_static_value(splits)
+        given = "unknown while tracing" if known is None else known.tolist()
+        if given != [rows] * size:
+            raise InvalidRequestError(
+                f"{call.verb}: splits={given}, but inside tf.function(jit_compile=True) all are "
+                f"equal, {rows} rows here. Leave splits out, or leave out jit_compile=True."
+            )
+    return _xla.run(call, [tensor])[0], tf.fill([size], tf.constant(rows, tf.int64))
 
 
 def reducescatter(
@@ -333,14 +355,27 @@ def reducescatter(
     -------
     list of tf.Tensor
     """
+    if _xla.is_traced():
+        return _xla.run(
+            Collective(
+                Kind.REDUCESCATTER,
+                group,
+                name or "",
+                ReduceOp(op),
+                prescale,
+                postscale,
+                tensor_names=tuple(tensor_names),
+            ),
+            tensors,
+        )
     return list(
         _ops["reducescatter"](
             list(tensors),
             tensor_names=list(tensor_names),
             op=int(op),
-            prescale_bits=_bits(prescale),
-            postscale_bits=_bits(postscale),
+            prescale_bits=bits_of(prescale),
+            postscale_bits=bits_of(postscale),
             group=group,
-            **_names("reducescatter", name, ignore_name_scope, tensors[0]),
+            **names_of(_prefix, "reducescatter", name, ignore_name_scope, tensors[0]),
         )
     )

@@ -1,4 +1,4 @@
-"""Reduction of a step's gradients, for tapes and optimizers, here and in `syrtos.keras`."""
+"""Reduction of a step's gradients, for tapes and for optimizers of TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,37 +8,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from syrtos._gradients import check_groups, check_op, split_requests
 from syrtos._kinds import ReduceOp
 from syrtos.compression import Compression
-from syrtos.errors import InvalidRequestError
 from syrtos.process_sets import ProcessSet, global_process_set
 from syrtos.tensorflow import adapter
 from syrtos.tensorflow.reductions import grouped_allreduce
 
 __all__ = ["GradientReducer", "LocalSources", "divided"]
-
-
-def _check_groups(num_groups: int, groups: Any) -> tuple[int, tuple[tuple[Any, ...], ...]]:
-    """Return the number of groups, 0 if it was not given, and the groups of variables as tuples."""
-    if not isinstance(num_groups, int) or isinstance(num_groups, bool) or num_groups < 0:
-        raise InvalidRequestError(f"num_groups={num_groups!r}: give a whole number, 0 or more.")
-    if groups is None or groups in ([], ()):
-        return num_groups, ()
-    if num_groups:
-        raise InvalidRequestError("num_groups and groups are two ways to say the same: give one.")
-    if isinstance(groups, int) and not isinstance(groups, bool) and groups > 0:
-        return groups, ()
-    if not isinstance(groups, list | tuple) or not all(
-        isinstance(group, list | tuple) for group in groups
-    ):
-        raise InvalidRequestError(
-            f"groups={groups!r}: give a number of groups, 1 or more, or a list of lists of "
-            "variables."
-        )
-    keys = [adapter.key_of(variable) for group in groups for variable in group]
-    if len(set(keys)) != len(keys):
-        raise InvalidRequestError("groups: a variable is listed twice.")
-    return 0, tuple(tuple(group) for group in groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +38,6 @@ class GradientReducer:
         The number of requests, or one request for each list and one for all other variables.
     process_set : ProcessSet
         Who takes part; other ranks keep their gradients.
-    factor : float
-        A further factor for the results.
     device_dense, device_sparse : str
         As in `allreduce`.
     adasum : bool
@@ -76,44 +51,20 @@ class GradientReducer:
     num_groups: int = 0
     groups: Any = None
     process_set: ProcessSet = global_process_set
-    factor: float = 1.0
     device_dense: str = ""
     device_sparse: str = ""
     adasum: bool = False
 
     def __post_init__(self) -> None:
-        allowed = (ReduceOp.Average, ReduceOp.Sum, *([ReduceOp.Adasum] if self.adasum else ()))
-        if self.op not in allowed:
-            names = " or ".join(op.name for op in allowed)
-            raise InvalidRequestError(f"op={self.op!r}: gradients are reduced with {names} only.")
-        object.__setattr__(self, "op", ReduceOp(self.op))
-        if self.gradient_predivide_factor != 1.0 and self.op != ReduceOp.Average:
-            raise InvalidRequestError("gradient_predivide_factor needs op=Average.")
-        num_groups, groups = _check_groups(self.num_groups, self.groups)
+        chosen = check_op(self.op, self.gradient_predivide_factor, adasum=self.adasum)
+        object.__setattr__(self, "op", chosen)
+        num_groups, groups = check_groups(self.num_groups, self.groups, adapter.key_of)
         object.__setattr__(self, "num_groups", num_groups)
         object.__setattr__(self, "groups", groups)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GradientReducer:
         # Immutable, and its process set must stay the registered object.
         return self
-
-    def _requests(self, positions: list[int], variables: Sequence[Any]) -> list[list[int]]:
-        """Split the positions of the gradients into requests, alike on all ranks."""
-        if self.num_groups:
-            count = min(self.num_groups, len(positions))
-            base, more = divmod(len(positions), count) if count else (0, 0)
-            sizes = [base + (i < more) for i in range(count)]
-            starts = [sum(sizes[:i]) for i in range(count)]
-            return [
-                positions[start : start + size] for start, size in zip(starts, sizes, strict=True)
-            ]
-        if not self.groups or len(variables) == 0:
-            return [positions]
-        place = {adapter.key_of(v): i for i, group in enumerate(self.groups) for v in group}
-        split: list[list[int]] = [[] for _ in range(len(self.groups) + 1)]
-        for position in positions:
-            split[place.get(adapter.key_of(variables[position]), -1)].append(position)
-        return split
 
     def reduce(
         self,
@@ -141,7 +92,10 @@ class GradientReducer:
             return results
         positions = [i for i, grad in enumerate(results) if grad is not None]
         divide = self.gradient_predivide_factor
-        for number, request in enumerate(self._requests(positions, variables)):
+        requests = split_requests(
+            positions, self.num_groups, self.groups, variables, adapter.key_of
+        )
+        for number, request in enumerate(requests):
             if not request:
                 continue
             reduced = grouped_allreduce(
@@ -151,7 +105,7 @@ class GradientReducer:
                 compression=self.compression,
                 op=self.op,
                 prescale_factor=1.0 / divide,
-                postscale_factor=self.factor * divide,
+                postscale_factor=divide,
                 process_set=self.process_set,
                 ignore_name_scope=name is not None,
                 name=f"{name}_{number}" if name else None,

@@ -49,7 +49,34 @@ def _allreduce_sparse(slices: Sequence[Any], op: ReduceOp, group: int, **request
     return results
 
 
+def _by_name(names: Sequence[str]) -> list[int]:
+    """Return the positions of tensors in an order that is the same on all ranks.
+
+    Ranks may list tensors of equal names in different orders. Where a name is missing or occurs
+    twice, only the order of the list tells tensors apart.
+    """
+    if not all(names) or len(set(names)) < len(names):
+        return list(range(len(names)))
+    return sorted(range(len(names)), key=names.__getitem__)
+
+
 def _allreduce_dense(
+    tensors: Sequence[Any],
+    names: Sequence[str],
+    op: ReduceOp,
+    compression: Any,
+    **request: Any,
+) -> list[Any]:
+    order = _by_name(names)
+    sent = [tensors[i] for i in order]
+    results = list(sent)
+    reduced = _allreduce_listed(sent, [names[i] for i in order], op, compression, **request)
+    for i, result in zip(order, reduced, strict=True):
+        results[i] = result
+    return results
+
+
+def _allreduce_listed(
     tensors: Sequence[Any],
     names: Sequence[str],
     op: ReduceOp,
@@ -209,7 +236,8 @@ def grouped_allreduce(
 process_set, ignore_name_scope, name
         As in `allreduce`.
     tensor_names : sequence of str
-        What messages call the tensors; by default the names of variables.
+        What messages call the tensors; by default the names of variables. If all are different,
+        tensors are paired by them, whatever their order on each rank.
 
     Returns
     -------

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from syrtos import _basics
-from syrtos._kinds import ReduceOp
 from syrtos.errors import BackendUnavailableError, InvalidRequestError
-from syrtos.tensorflow.reductions import allreduce
+from syrtos.tensorflow.batch_moments import moments
 
 __all__ = ["SyncBatchNormalization"]
 
@@ -85,18 +83,4 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):  # type: ignore[m
     def _moments(self, inputs: Any, mask: Any) -> Any:
         if _basics.size() == 1:
             return super()._moments(inputs, mask)
-        axes = list(self._reduction_axes)
-        values = tf.cast(inputs, tf.float64)
-        elements = tf.size(inputs, tf.int64)
-        if mask is not None:
-            used = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(inputs))
-            values = tf.where(used, values, 0.0)
-            elements = tf.math.count_nonzero(used)
-        count = tf.cast(elements, tf.float64) / tf.cast(tf.shape(inputs)[self.axis], tf.float64)
-        sums = tf.reduce_sum(values, axes)
-        squares = tf.reduce_sum(values * values, axes)
-        # One tensor, so that one request carries all.
-        total = allreduce(tf.concat([sums, squares, [count]], 0), op=ReduceOp.Sum)
-        mean, square = tf.split(total[:-1] / total[-1], 2)
-        variance = tf.maximum(square - mean * mean, 0.0)
-        return tf.cast(mean, inputs.dtype), tf.cast(variance, inputs.dtype)
+        return moments(inputs, self._reduction_axes, mask)

@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from syrtos import _basics
-from syrtos.tensorflow import adapter, ops
+from syrtos.errors import BackendUnavailableError
+from syrtos.tensorflow import _xla, adapter, ops
 
 __all__ = ["local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "size_op"]
 
@@ -66,6 +67,12 @@ def process_set_included_op(process_set_id: int = 0, name: str | None = None) ->
 
 
 def _asked_in_python(function: Any, name: str | None) -> Any:
+    if _xla.is_traced():
+        what = function.__name__
+        raise BackendUnavailableError(
+            f"syrtos {what}_op: XLA cannot ask Python while a program runs. Use "
+            f"hvd.{what}(), which is told once, while the function is traced."
+        )
     # The engine's C table does not know hosts, so the op that runs asks Python of this process.
     value = tf.numpy_function(lambda: np.int32(function()), [], tf.int32, stateful=True)
     return tf.ensure_shape(value, [], name=name)

@@ -1,10 +1,11 @@
-// Compiled, never run: our declarations of XLA's interface fit the header that jaxlib ships.
+// Compiled, never run: our declarations of XLA's interface fit the header that jaxlib and
+// TensorFlow ship.
 #include <cstddef>
 
-#include "framework_ops/jax/xla_ffi.h"
+#include "framework_ops/xla/xla_ffi.h"
 #include "xla/ffi/api/c_api.h"
 
-using namespace syrtos_jax;
+using namespace syrtos_xla;
 
 #define SAME(ours, our_field, theirs, their_field)                            \
   static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field) && \
@@ -37,8 +38,18 @@ SAME(XlaAttributes, size, XLA_FFI_Attrs, size);
 SAME(XlaAttributes, types, XLA_FFI_Attrs, types);
 SAME(XlaAttributes, names, XLA_FFI_Attrs, names);
 SAME(XlaAttributes, items, XLA_FFI_Attrs, attrs);
+SAME(XlaHandlerRegisterArgs, name, XLA_FFI_Handler_Register_Args, name);
+SAME(XlaHandlerRegisterArgs, platform, XLA_FFI_Handler_Register_Args, platform);
+SAME(XlaHandlerRegisterArgs, handlers, XLA_FFI_Handler_Register_Args, bundle);
+SAME(XlaHandlerRegisterArgs, traits, XLA_FFI_Handler_Register_Args, traits);
+SAME(XlaHandlers, execute, XLA_FFI_Handler_Bundle, execute);
+SAME(XlaErrorGetMessageArgs, error, XLA_FFI_Error_GetMessage_Args, error);
+SAME(XlaErrorGetMessageArgs, message, XLA_FFI_Error_GetMessage_Args, message);
 SAME(XlaApi, version, XLA_FFI_Api, api_version);
 SAME(XlaApi, Error_Create, XLA_FFI_Api, XLA_FFI_Error_Create);
+SAME(XlaApi, Error_GetMessage, XLA_FFI_Api, XLA_FFI_Error_GetMessage);
+SAME(XlaApi, Handler_Register, XLA_FFI_Api, XLA_FFI_Handler_Register);
+SAME(XlaApi, ThreadPool_NumThreads, XLA_FFI_Api, XLA_FFI_ThreadPool_NumThreads);
 SAME(XlaApi, Future_Create, XLA_FFI_Api, XLA_FFI_Future_Create);
 SAME(XlaApi, Future_SetAvailable, XLA_FFI_Api, XLA_FFI_Future_SetAvailable);
 SAME(XlaApi, Future_SetError, XLA_FFI_Api, XLA_FFI_Future_SetError);

@@ -140,6 +140,25 @@ def own_mistakes_are_value_errors() -> None:
 
 
 @check
+def variables_are_paired_by_their_names() -> None:
+    import tensorflow as tf
+
+    import syrtos.tensorflow as hvd
+
+    rank = hvd.rank()
+    variables = [tf.Variable(10.0 * i + rank, name=f"of_{'abc'[i]}") for i in range(3)]
+    turned = variables[rank:] + variables[:rank]
+    for way in both_ways(lambda: hvd.grouped_allreduce(turned, op=hvd.Sum)):
+        expected = [20.0 * i + 1 for i in range(3)]
+        assert [float(total) for total in way()] == expected[rank:] + expected[:rank]
+    # Where names do not tell tensors apart, another order is an error that names both.
+    names = ["x", "x", "y"] if rank == 0 else ["x", "y", "x"]
+    for way in both_ways(lambda: hvd.grouped_allreduce(turned, tensor_names=names)):
+        with pytest.raises(tf.errors.FailedPreconditionError, match='"y".*same order'):
+            way()
+
+
+@check
 def many_ops_in_flight_from_many_threads() -> None:
     import threading
 

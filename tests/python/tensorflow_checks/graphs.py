@@ -222,19 +222,29 @@ def a_graph_of_version_1_names_its_ops() -> None:
 
 
 @check
-def xla_is_refused_with_advice() -> None:
+def barriers_are_part_of_graphs() -> None:
     import tensorflow as tf
 
     import syrtos.tensorflow as hvd
 
-    @tf.function(jit_compile=True)
-    def step(x: Any) -> Any:
-        return hvd.allreduce(x * 2.0) + 1.0
+    rank = hvd.rank()
 
-    with pytest.raises(hvd.errors.BackendUnavailableError, match="jit_compile=False") as error:
-        step(tf.ones([1]))
-    assert "allreduce" in str(error.value)
-    assert "XLA" in str(error.value)
+    @tf.function
+    def waits(x: Any) -> Any:
+        hvd.barrier()
+        return hvd.allreduce(x, op=hvd.Sum)
+
+    @tf.function
+    def waits_or_not(x: Any) -> Any:
+        return waits(x) if rank == 0 else hvd.allreduce(x, op=hvd.Sum)
+
+    for _ in range(2):
+        assert waits(tf.ones([1])).numpy() == [RANKS]
+        with pytest.raises(tf.errors.FailedPreconditionError, match="barrier"):
+            waits_or_not(tf.ones([1]))
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session() as session:
+        session.run(hvd.barrier())
 
 
 @check

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace syrtos_jax {
+namespace syrtos_xla {
 
 struct TypeRow {
   int xla;
@@ -22,6 +22,7 @@ enum class Kind : int32_t {
   kBroadcast = 2,
   kAlltoall = 3,
   kReducescatter = 4,
+  kBarrier = 5,
 };
 
 // "allreduce" and so on.
@@ -30,9 +31,10 @@ const char* NameOf(Kind kind);
 // Numbers of syrtos::StatusCode that this library makes itself.
 constexpr int32_t kInvalidArgument = 1;
 constexpr int32_t kMismatch = 2;
+constexpr int32_t kNotInitialized = 3;
 constexpr int32_t kInternal = 8;
 
 // XLA's error code for a number of syrtos::StatusCode other than 0.
 int ToXlaCode(int32_t syrtos_code);
 
-}  // namespace syrtos_jax
+}  // namespace syrtos_xla

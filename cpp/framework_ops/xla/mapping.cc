@@ -1,6 +1,6 @@
-#include "framework_ops/jax/mapping.h"
+#include "framework_ops/xla/mapping.h"
 
-namespace syrtos_jax {
+namespace syrtos_xla {
 namespace {
 
 constexpr int32_t kOpaque = 15;
@@ -52,6 +52,8 @@ const char* NameOf(Kind kind) {
       return "alltoall";
     case Kind::kReducescatter:
       return "reducescatter";
+    case Kind::kBarrier:
+      return "barrier";
   }
   return "collective";
 }
@@ -78,4 +80,4 @@ int ToXlaCode(int32_t syrtos_code) {
   }
 }
 
-}  // namespace syrtos_jax
+}  // namespace syrtos_xla

@@ -1,9 +1,9 @@
-#include "framework_ops/jax/attributes.h"
+#include "framework_ops/xla/attributes.h"
 
 #include <cstring>
 #include <string_view>
 
-namespace syrtos_jax {
+namespace syrtos_xla {
 namespace {
 
 // Looks attributes up by name; remembers the first that it did not find.
@@ -55,20 +55,6 @@ class Reader {
   const char* missing_ = nullptr;
 };
 
-// Python joins the names by a character that no name contains; "" is no names.
-std::vector<std::string> Split(const std::string& joined) {
-  constexpr char kSeparator = '\x1f';
-  std::vector<std::string> names;
-  if (joined.empty()) return names;
-  size_t begin = 0;
-  for (;;) {
-    const size_t end = joined.find(kSeparator, begin);
-    names.push_back(joined.substr(begin, end - begin));
-    if (end == std::string::npos) return names;
-    begin = end + 1;
-  }
-}
-
 }  // namespace
 
 const char* ReadAttributes(const XlaAttributes& from, Attributes* attributes) {
@@ -82,8 +68,27 @@ const char* ReadAttributes(const XlaAttributes& from, Attributes* attributes) {
   attributes->size = static_cast<int32_t>(reader.Int("size"));
   attributes->position = static_cast<int32_t>(reader.Int("position"));
   attributes->name = reader.String("name");
-  attributes->part_names = Split(reader.String("part_names"));
+  attributes->part_names = SplitNames(reader.String("part_names"));
   return reader.missing();
 }
 
-}  // namespace syrtos_jax
+bool ReadGroup(const XlaAttributes& from, uint32_t* group) {
+  Reader reader(from);
+  *group = static_cast<uint32_t>(reader.Int("group"));
+  return reader.missing() == nullptr;
+}
+
+std::vector<std::string> SplitNames(const std::string& joined) {
+  constexpr char kSeparator = '\x1f';  // in no name
+  std::vector<std::string> names;
+  if (joined.empty()) return names;
+  size_t begin = 0;
+  for (;;) {
+    const size_t end = joined.find(kSeparator, begin);
+    names.push_back(joined.substr(begin, end - begin));
+    if (end == std::string::npos) return names;
+    begin = end + 1;
+  }
+}
+
+}  // namespace syrtos_xla

@@ -1,16 +1,17 @@
-// The part of XLA's C interface for foreign functions that the handler touches, declared by
-// ourselves. So this library is built without jaxlib, has no symbol of XLA, and serves many
-// releases of JAX: every function of XLA comes through a table that the call frame points to.
+// The part of XLA's C interface for foreign functions that the handlers touch, declared by
+// ourselves. So they are built without jaxlib and TensorFlow, have no symbol of XLA, and serve many
+// releases: every function of XLA comes through a table that the call frame points to.
 //
-// Valid from jaxlib 0.4.38 on (Python refuses older ones): before, the functions of futures had
-// another place in the table, under the same version number. Since then XLA only appends fields.
+// Valid from jaxlib 0.4.38 and TensorFlow 2.19 on: before, the functions of futures had another
+// place in the table, under the same version number (see FuturesOf). Since then XLA only appends
+// fields. Python refuses releases that are older still.
 // Units: sizes in bytes. Names follow XLA's header (xla/ffi/api/c_api.h) without the prefix.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace syrtos_jax {
+namespace syrtos_xla {
 
 extern "C" {
 struct XlaError;    // XLA's own
@@ -81,16 +82,39 @@ struct XlaAttributes {
   XlaByteSpan** names;
   void** items;
 };
+struct XlaHandlers {
+  void* instantiate;
+  void* prepare;
+  void* initialize;
+  XlaError* (*execute)(struct XlaCallFrame*);
+};
+struct XlaHandlerRegisterArgs {
+  size_t struct_size;
+  XlaExtension* extension;
+  XlaByteSpan name;
+  XlaByteSpan platform;
+  XlaHandlers handlers;
+  uint32_t traits;
+};
+struct XlaErrorGetMessageArgs {
+  size_t struct_size;
+  XlaExtension* extension;
+  XlaError* error;
+  const char* message;  // out; XLA's own
+};
 struct XlaApi {
-  size_t struct_size;  // too small before jaxlib 0.6: not to be relied on
+  size_t struct_size;  // too small in older releases: not to be relied on
   XlaExtension* extension;
   XlaVersion version;
   const void* internal;
   XlaError* (*Error_Create)(XlaErrorCreateArgs*);
-  // GetMessage, Destroy, Handler_Register, Stream_Get, Type_Register, ExecutionContext_Get,
-  // State_Set, State_Get, DeviceMemory_Allocate, DeviceMemory_Free, ThreadPool_Schedule,
-  // ThreadPool_NumThreads
-  void (*not_used[12])();
+  void (*Error_GetMessage)(XlaErrorGetMessageArgs*);
+  void (*Error_Destroy)();  // not used
+  XlaError* (*Handler_Register)(XlaHandlerRegisterArgs*);
+  // Stream_Get, Type_Register, ExecutionContext_Get, State_Set, State_Get, DeviceMemory_Allocate,
+  // DeviceMemory_Free, ThreadPool_Schedule
+  void (*not_used[8])();
+  void (*ThreadPool_NumThreads)();  // not used
   XlaError* (*Future_Create)(XlaFutureCreateArgs*);
   XlaError* (*Future_SetAvailable)(XlaFutureSetAvailableArgs*);
   XlaError* (*Future_SetError)(XlaFutureSetErrorArgs*);
@@ -125,4 +149,4 @@ constexpr int kXlaString = 4;
 constexpr int kXlaTokenType = 17;
 constexpr int kXlaInt64Type = 5;
 
-}  // namespace syrtos_jax
+}  // namespace syrtos_xla

@@ -1,4 +1,4 @@
-#include "framework_ops/jax/continuations.h"
+#include "framework_ops/xla/continuations.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -6,7 +6,7 @@
 #include <deque>
 #include <memory>
 
-namespace syrtos_jax {
+namespace syrtos_xla {
 namespace {
 
 // pthread's own types: those of the standard library would tie the library to a newer libstdc++.
@@ -46,7 +46,7 @@ class Threads {
     const int refused = pthread_create(&thread, nullptr, Loop, this);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (refused != 0) return false;
-    pthread_setname_np(thread, "syrtos-jax");
+    pthread_setname_np(thread, "syrtos-xla");
     pthread_detach(thread);
     return true;
   }
@@ -96,4 +96,4 @@ void RunAside(Task* task) {
   threads->Run(task);
 }
 
-}  // namespace syrtos_jax
+}  // namespace syrtos_xla

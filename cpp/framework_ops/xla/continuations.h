@@ -9,7 +9,7 @@
 // waits. Fork: a child has none of the threads, and no collective that could end there.
 #pragma once
 
-namespace syrtos_jax {
+namespace syrtos_xla {
 
 class Task {
  public:
@@ -21,4 +21,4 @@ class Task {
 // waits for one that exists, or runs on the caller's.
 void RunAside(Task* task);
 
-}  // namespace syrtos_jax
+}  // namespace syrtos_xla

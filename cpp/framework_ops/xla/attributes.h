@@ -1,14 +1,15 @@
-// What Python has written into a compiled program for one collective (syrtos/jax/primitive.py).
+// What Python has written into a compiled program for one collective (syrtos/jax/primitive.py,
+// syrtos/tensorflow/_xla_calls.py).
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "framework_ops/jax/mapping.h"
-#include "framework_ops/jax/xla_ffi.h"
+#include "framework_ops/xla/mapping.h"
+#include "framework_ops/xla/xla_ffi.h"
 
-namespace syrtos_jax {
+namespace syrtos_xla {
 
 struct Attributes {
   Kind kind = Kind::kAllreduce;
@@ -28,4 +29,10 @@ struct Attributes {
 // type than expected, or null.
 const char* ReadAttributes(const XlaAttributes& from, Attributes* attributes);
 
-}  // namespace syrtos_jax
+// Reads the attribute `group` alone. False if it is missing.
+bool ReadGroup(const XlaAttributes& from, uint32_t* group);
+
+// The names that Python has joined into one attribute; "" is no names.
+std::vector<std::string> SplitNames(const std::string& joined);
+
+}  // namespace syrtos_xla

@@ -1,17 +1,11 @@
-#include "framework_ops/jax/call.h"
+#include "framework_ops/xla/call.h"
 
 #include <algorithm>
-#include <atomic>
+#include <cstring>
 #include <utility>
 
-namespace syrtos_jax {
+namespace syrtos_xla {
 namespace {
-
-// Errors made so far, in the whole process.
-std::atomic<uint64_t>& Errors() {
-  static std::atomic<uint64_t> errors{0};
-  return errors;
-}
 
 // Stands for the memory of a tensor without elements, for which XLA may give a null pointer.
 void* NotNull(void* data) {
@@ -27,7 +21,7 @@ std::string ShapeText(const int64_t* dims, size_t rank) {
   return text + (rank == 1 ? ",)" : ")");
 }
 
-// Buffers of a frame without XLA's tokens, which only give an order.
+// Buffers without XLA's tokens, which only give an order.
 std::vector<const XlaBuffer*> Tensors(const XlaBuffers& buffers) {
   std::vector<const XlaBuffer*> tensors;
   for (int64_t i = 0; i < buffers.size; ++i) {
@@ -37,48 +31,48 @@ std::vector<const XlaBuffer*> Tensors(const XlaBuffers& buffers) {
   return tensors;
 }
 
+// Hands the number that gives calls their order on to the next one.
+void HandOn(const XlaBuffer& input, const XlaBuffer& output) {
+  if (output.data != input.data) std::memcpy(output.data, input.data, sizeof(int32_t));
+}
+
 }  // namespace
 
-uint64_t ErrorCount() { return Errors(); }
+Call::Call(const Host& host, Attributes attributes)
+    : host_(host), attributes_(std::move(attributes)) {}
 
-XlaError* MakeError(const XlaApi* api, int32_t syrtos_code, const std::string& message) {
-  ++Errors();
-  XlaErrorCreateArgs args = {sizeof(args), nullptr, message.c_str(), ToXlaCode(syrtos_code)};
-  return api->Error_Create(&args);
+Outcome Call::Take(const XlaBuffers& inputs, const XlaBuffers& outputs) {
+  std::vector<const XlaBuffer*> in = Tensors(inputs);
+  std::vector<const XlaBuffer*> out = Tensors(outputs);
+  if (in.size() != out.size() || (host_.order_is_first && in.empty())) {
+    return {kInternal, What() + ": as many results as tensors are due."};
+  }
+  if (host_.order_is_first) {
+    HandOn(*in.front(), *out.front());
+    in.erase(in.begin());
+    out.erase(out.begin());
+  }
+  tensors_.resize(in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    Outcome outcome = TakeOne(i, *in[i], *out[i]);
+    if (outcome.code != 0) return outcome;
+  }
+  return {};
 }
 
-Call::Call(const XlaCallFrame& frame, Attributes attributes)
-    : api_(frame.api), attributes_(std::move(attributes)) {}
-
-XlaError* Call::Prepare(XlaCallFrame* frame) {
-  const std::vector<const XlaBuffer*> inputs = Tensors(frame->arguments);
-  const std::vector<const XlaBuffer*> outputs = Tensors(frame->results);
-  if (inputs.size() != outputs.size()) {
-    return MakeError(api_, kInternal, What() + ": as many results as tensors are due.");
-  }
-  tensors_.resize(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (XlaError* error = Take(i, *inputs[i], *outputs[i])) return error;
-  }
-  XlaFutureCreateArgs args = {sizeof(args), nullptr, nullptr};
-  if (XlaError* error = api_->Future_Create(&args)) return error;
-  future_ = frame->future = args.future;
-  return nullptr;
-}
-
-XlaError* Call::Take(size_t index, const XlaBuffer& input, const XlaBuffer& output) {
+Outcome Call::TakeOne(size_t index, const XlaBuffer& input, const XlaBuffer& output) {
   Tensor& tensor = tensors_[index];
   tensor.type = TypeOf(input.dtype);
   if (tensor.type == nullptr) {
-    return MakeError(api_, kInvalidArgument,
-                     What() + ": tensor " + std::to_string(index) + " has XLA's type number " +
-                         std::to_string(input.dtype) + ", which cannot be sent.");
+    return {kInvalidArgument, What() + ": tensor " + std::to_string(index) +
+                                  " has XLA's type number " + std::to_string(input.dtype) +
+                                  ", which cannot be sent."};
   }
   tensor.input = NotNull(input.data);
   tensor.output = NotNull(output.data);
   tensor.input_dims.assign(input.dims, input.dims + input.rank);
   tensor.output_dims.assign(output.dims, output.dims + output.rank);
-  return nullptr;
+  return {};
 }
 
 std::vector<SyrtosPart> Call::Parts() const {
@@ -108,9 +102,10 @@ void* Call::Allocate(int32_t part, const int64_t* dims, int32_t rank) {
   }
   wrong_shape_ = What() + ": the result has shape " + ShapeText(dims, count) +
                  " where the compiled program was made for " +
-                 ShapeText(tensor.output_dims.data(), tensor.output_dims.size()) +
-                 ". Inside jax.jit all ranks must have equally many rows, since shapes are fixed "
-                 "before it runs; make them equal, or call it outside of jit.";
+                 ShapeText(tensor.output_dims.data(), tensor.output_dims.size()) + ". Inside " +
+                 host_.program +
+                 " all ranks must have equally many rows, since shapes are fixed before it runs; "
+                 "make them equal, or call it outside of it.";
   size_t bytes = tensor.type->bytes;
   for (size_t d = 0; d < count; ++d) bytes *= static_cast<size_t>(dims[d]);
   scratch_.push_back(std::make_unique<char[]>(std::max<size_t>(bytes, 1)));
@@ -132,24 +127,13 @@ std::string Call::Named(const std::string& message) const {
 }
 
 void Call::Finish(int32_t code, const char* message) {
-  code_ = code;
   if (code != 0) {
-    message_ = Named(message != nullptr ? message : "");
+    End({code, Named(message != nullptr ? message : "")});
   } else if (!wrong_shape_.empty()) {
-    code_ = kMismatch;
-    message_ = wrong_shape_;
-  }
-  RunAside(this);
-}
-
-void Call::Run() {
-  if (code_ == 0) {
-    XlaFutureSetAvailableArgs args = {sizeof(args), nullptr, future_};
-    api_->Future_SetAvailable(&args);
+    End({kMismatch, wrong_shape_});
   } else {
-    XlaFutureSetErrorArgs args = {sizeof(args), nullptr, future_, MakeError(api_, code_, message_)};
-    api_->Future_SetError(&args);
+    End({});
   }
 }
 
-}  // namespace syrtos_jax
+}  // namespace syrtos_xla
