@@ -5,13 +5,33 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from syrtos import config
-from syrtos.errors import InvalidRequestError
+from syrtos import _tf_config, config
+from syrtos.errors import InvalidRequestError, SyrtosError
 
 if TYPE_CHECKING:
     from syrtos import _core
 
 __all__ = ["Creation"]
+
+
+#: The store that this process serves, by its ``host:port``; kept for the next engines of the job.
+_served: dict[str, _core.TcpStoreServer] = {}
+
+
+def _serve(setup: config.Setup, port: int) -> None:
+    """Serve the store of a job that has no launcher, unless this process does so already."""
+    from syrtos import _core
+
+    if setup.store in _served:
+        return
+    try:
+        _served[setup.store] = _core.TcpStoreServer(setup.settings.address, port)
+    except SyrtosError as error:
+        raise type(error)(
+            f"rank 0 cannot serve the rendezvous store at {setup.store}, where {_tf_config.NAME} "
+            f"puts the first task: {error} Is another process, or a TensorFlow server of this "
+            "script, using that port?"
+        ) from error
 
 
 def _connect(setup: config.Setup) -> _core.Store | None:
@@ -22,6 +42,9 @@ def _connect(setup: config.Setup) -> _core.Store | None:
     host, colon, port = setup.store.rpartition(":")
     if not colon or not port.isdigit() or not host:
         raise InvalidRequestError(f"SYRTOS_STORE={setup.store!r}: must be host:port.")
+    if setup.serves_store and setup.settings.rank == 0:
+        _serve(setup, int(port))
+        host = setup.settings.address
     return _core.TcpStore.connect(host.strip("[]"), int(port), setup.settings.start_timeout)
 
 

@@ -1,4 +1,7 @@
-"""Who this process is among the ranks, as the launcher's environment variables tell."""
+"""Who this process is among the ranks, as the launcher's environment variables tell.
+
+Syrtos' own variables win; without them ``TF_CONFIG`` counts.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from syrtos import _contract
+from syrtos import _contract, _tf_config
 from syrtos.errors import InvalidRequestError
 
 __all__ = ["read"]
@@ -90,6 +93,9 @@ def read(environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     """
     given = [name for name in _contract.TOPOLOGY if name in environ]
     if not given and not environ.get(_contract.STORE):
+        cluster = None if environ.get(ALLOW_SINGLE) == "1" else _tf_config.read(environ)
+        if cluster is not None:
+            return cluster
         _refuse_foreign(environ)
         return {}, ""
     size = _number(environ, _contract.SIZE, 1) if _contract.SIZE in environ else 2

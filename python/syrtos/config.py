@@ -73,6 +73,8 @@ class Setup:
     store: str = ""
     #: Index into `LOG_LEVELS`.
     log_level: int = LOG_LEVELS.index("warning")
+    #: Whether rank 0 serves the store itself, as there is no launcher that does.
+    serves_store: bool = False
 
 
 def _whole(text: str) -> int:
@@ -287,4 +289,9 @@ def resolve(
     level: int = values.pop("log_level", LOG_LEVELS.index("warning"))
     values["gloo_plugin_path"] = values.get("gloo_plugin_path") or default_plugin()
     settings = replace(Settings(**topology), **values)
-    return Setup(settings=settings, store=store, log_level=level)
+    return Setup(
+        settings=settings,
+        store=store,
+        log_level=level,
+        serves_store=bool(store) and not environ.get(_contract.STORE),
+    )
