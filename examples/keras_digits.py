@@ -1,6 +1,7 @@
 """Trains a small convolutional network on handwritten digits, on all ranks together.
 
     syrtosrun -np 2 python examples/keras_digits.py
+    KERAS_BACKEND=torch syrtosrun -np 2 python examples/keras_digits.py    (or jax)
 
 The images (8 x 8 pixels) come with scikit-learn. Lines marked (1) to (6) make it distributed.
 """

@@ -55,10 +55,12 @@ SHARED_TORCH = {
 SHARED_TENSORFLOW = {
     "horovod.keras": "syrtos.keras",
     "horovod.keras.callbacks": "syrtos.keras.callbacks",
+    "horovod.keras.elastic": "syrtos.keras.elastic",
     "horovod.tensorflow": "syrtos.tensorflow",
     "horovod.tensorflow.functions": "syrtos.tensorflow.functions",
     "horovod.tensorflow.keras": "syrtos.tensorflow.keras",
     "horovod.tensorflow.keras.callbacks": "syrtos.keras.callbacks",
+    "horovod.tensorflow.keras.elastic": "syrtos.keras.elastic",
 }
 
 # Checks a table of SHARED in a fresh interpreter: alias first, then Syrtos first.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +17,10 @@ pytestmark = [pytest.mark.keras, pytest.mark.slow]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "keras_digits.py"
 
 
-def test_digits_are_learned_on_two_ranks() -> None:
+@pytest.mark.parametrize("backend", ["tensorflow", "torch", "jax"])
+def test_digits_are_learned_on_two_ranks(backend: str) -> None:
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
     start = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "syrtos.launcher", "-np", "2", sys.executable, str(EXAMPLE)],
@@ -23,6 +28,7 @@ def test_digits_are_learned_on_two_ranks() -> None:
         text=True,
         timeout=240,
         check=False,
+        env={**os.environ, "KERAS_BACKEND": backend},
     )
     print(done.stdout[-1000:], done.stderr[-1000:], f"{time.monotonic() - start:.0f} s")
     assert done.returncode == 0

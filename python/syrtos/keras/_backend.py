@@ -1,16 +1,23 @@
 """The one place that asks which backend Keras runs on.
 
-Everything else in `syrtos.keras` takes `reducer_type`, `functions` and `reductions` from here.
+Everything else in `syrtos.keras` takes the collectives, and what it must know of variables, from
+`current`, and imports no framework but Keras.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, cast
+
 import keras
 
-__all__ = ["NAME", "WORKING"]
+if TYPE_CHECKING:
+    from syrtos.keras.backends import Backend
 
-#: Backends on which `syrtos.keras` works.
-WORKING = ("tensorflow",)
+__all__ = ["NAME", "WORKING", "current"]
+
+#: Backends on which `syrtos.keras` works: the modules of `syrtos.keras.backends`.
+WORKING = ("tensorflow", "torch", "jax")
 NAME = str(keras.backend.backend())
 
 
@@ -24,9 +31,12 @@ def check(name: str) -> None:
     """
     if name not in WORKING:
         raise ImportError(
-            f"syrtos.keras works with the Keras backend {' and '.join(WORKING)}; this process uses "
-            f"{name}. Set KERAS_BACKEND={WORKING[0]} in the environment before Keras is imported."
+            f"syrtos.keras works with the Keras backends {', '.join(WORKING[:-1])} and "
+            f"{WORKING[-1]}; this process uses {name}. Set KERAS_BACKEND to one of them in the "
+            "environment before Keras is imported."
         )
 
 
 check(NAME)
+#: The module of this process's backend.
+current = cast("Backend", importlib.import_module(f"syrtos.keras.backends.{NAME}"))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
+from syrtos import _ops
 from syrtos._kinds import ReduceOp
 from syrtos.compression import Compression
+from syrtos.keras._backend import current
 from syrtos.keras.optimizer import DistributedOptimizer
-from syrtos.tensorflow import functions, reductions
+from syrtos.process_sets import ProcessSet, global_process_set
 
 __all__ = [
     "allgather",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
+    "broadcast_variables",
     "load_model",
     "reducescatter",
 ]
@@ -34,24 +38,46 @@ def allreduce(
 
     Parameters
     ----------
-    value : array, tensor or number
-        The same type and shape on every rank.
-    name, average, prescale_factor, postscale_factor, op, compression
-        See `syrtos.tensorflow.allreduce`.
+    value : array, tensor, variable or number
+        The same type and shape on every rank. Of ``tf.IndexedSlices`` the rows are gathered.
+    name : str, optional
+        Equal on all ranks; without one, calls are matched by their order.
+    average : bool, optional
+        Deprecated, use `op`.
+    prescale_factor, postscale_factor : float
+        Factors before and after the reduction.
+    op : ReduceOp, optional
+        Average (the default), Sum, Adasum, Min, Max or Product.
+    compression : type
+        What travels, see `Compression`.
 
     Returns
     -------
     tensor
+        Of Keras' backend. It carries no gradient; `syrtos.tensorflow`, `syrtos.torch` and
+        `syrtos.jax` have differentiable ones.
+
+    Raises
+    ------
+    HorovodInternalError
+        As the backend raises it: ranks that disagree, or that are lost.
+
+    Examples
+    --------
+    >>> import syrtos.keras as hvd
+    >>> hvd.init()
+    >>> float(hvd.allreduce(3.0, op=hvd.Sum))
+    3.0
     """
-    return reductions.allreduce(
-        value,
-        average,
+    sparse = current.is_sparse(value)
+    return current.grouped_allreduce(
+        [value if sparse else current.to_tensor(value)],
+        op=_ops.reduce_op(average, op),
         compression=compression,
-        op=op,
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
         name=name,
-    )
+    )[0]
 
 
 def allgather(value: Any, name: str | None = None) -> Any:
@@ -62,13 +88,13 @@ def allgather(value: Any, name: str | None = None) -> Any:
     value : array or tensor, shape (any, ...)
         The first dimension may differ.
     name : str, optional
-        See `syrtos.tensorflow.allreduce`.
+        As in `allreduce`.
 
     Returns
     -------
     tensor
     """
-    return functions.allgather(value, name)
+    return current.allgather(value, name)
 
 
 def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
@@ -81,13 +107,13 @@ def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
     root_rank : int
         The rank whose value counts.
     name : str, optional
-        See `syrtos.tensorflow.allreduce`.
+        As in `allreduce`.
 
     Returns
     -------
     tensor
     """
-    return functions.broadcast(value, root_rank, name)
+    return current.broadcast(value, root_rank, name)
 
 
 def reducescatter(
@@ -100,7 +126,7 @@ def reducescatter(
     value : array or tensor, shape (rows, ...)
         The same type and shape on every rank.
     name : str, optional
-        See `syrtos.tensorflow.allreduce`.
+        As in `allreduce`.
     op : ReduceOp
         Average or Sum.
 
@@ -108,7 +134,37 @@ def reducescatter(
     -------
     tensor
     """
-    return reductions.reducescatter(value, op=op, name=name)
+    return current.reducescatter(value, name, op)
+
+
+def broadcast_variables(
+    variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
+    """Give variables the root's values, as one request.
+
+    Parameters
+    ----------
+    variables : list of variable
+        ``[*model.weights, *model.optimizer.variables]``, say: the same shapes and types, in the
+        same order, on every rank.
+    root_rank : int
+        The rank whose values count.
+    process_set : ProcessSet
+        The ranks that take part.
+
+    Notes
+    -----
+    For a loop of your own; in ``fit`` use `BroadcastGlobalVariablesCallback`. On JAX, while values
+    live outside of the variables, as in a stateless loop, broadcast those.
+
+    Examples
+    --------
+    >>> import keras
+    >>> import syrtos.keras as hvd
+    >>> hvd.init()
+    >>> hvd.broadcast_variables([keras.Variable(1.0)], root_rank=0)
+    """
+    current.broadcast_variables(list(variables), root_rank, process_set)
 
 
 def broadcast_global_variables(root_rank: int) -> None:
@@ -127,8 +183,7 @@ def broadcast_global_variables(root_rank: int) -> None:
     raise RuntimeError(
         f"broadcast_global_variables({root_rank}): Keras 3 keeps no list of all variables. Give "
         f"BroadcastGlobalVariablesCallback({root_rank}) to fit(), or call "
-        f"syrtos.tensorflow.broadcast_variables(model.weights + model.optimizer.variables, "
-        f"{root_rank})."
+        f"broadcast_variables([*model.weights, *model.optimizer.variables], {root_rank})."
     )
 
 

@@ -1,48 +1,70 @@
-"""What every rank checks of `syrtos.keras`; `test_keras.py` runs it.
+"""What every rank checks of `syrtos.keras`; `test_keras_*.py` run it.
 
-A check is a function that asserts, with the decorator `check`. All of them share one launch, since
-importing TensorFlow takes seconds.
+A check is a function that asserts, with a decorator such as `optimizer_check`. Those of one file of
+tests share one launch for each backend, since importing TensorFlow takes seconds.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 RANKS = 2
-CHECKS: dict[str, Callable[[], None]] = {}
+#: Those of `test_keras_optimizer.py`.
+OPTIMIZER_CHECKS: dict[str, Callable[[], None]] = {}
 
 
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    """Add a function that is run on every rank."""
-    CHECKS[function.__name__] = function
+def optimizer_check(function: Callable[[], None]) -> Callable[[], None]:
+    """Add a function about optimizers that is run on every rank."""
+    OPTIMIZER_CHECKS[function.__name__] = function
     return function
 
 
-def run_checks() -> dict[str, str]:
-    """Run on every rank: the tracebacks of the checks that failed, by name."""
+def skip_without(backend: str) -> None:
+    """Skip a test whose backend of Keras is not installed."""
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+
+
+def begin() -> None:
+    """Start Syrtos on this rank, with few threads: the ranks share the machine."""
     # A rank that fails in the middle of a check must not stop the others for ever.
     os.environ["SYRTOS_STALL_SHUTDOWN_TIME_SECONDS"] = "40"
-    import tensorflow as tf
+    import keras
 
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        # Possible only as long as no import has started TensorFlow's runtime.
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    elif backend == "torch":
+        import torch
+
+        torch.set_num_threads(1)
     import syrtos.keras as hvd
 
-    # Possible only as long as no import has started TensorFlow's runtime.
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
     hvd.init()
+
+
+def attempt(checks: dict[str, Callable[[], None]]) -> dict[str, str]:
+    """Run on every rank: the tracebacks of the checks that failed, by name."""
+    import syrtos.keras as hvd
+
     failures = {}
-    for name, function in CHECKS.items():
+    for name, function in checks.items():
         try:
             function()
         except Exception:
             failures[name] = traceback.format_exc()
         hvd.barrier()
-    hvd.shutdown()
     return failures
 
 

@@ -4,9 +4,10 @@ import sys
 
 from syrtos import keras as _keras
 from syrtos.keras import *  # noqa: F403
-from syrtos.keras import callbacks
+from syrtos.keras import callbacks, elastic
 
 __all__ = list(_keras.__all__)
 
 # `import syrtos.tensorflow.keras.callbacks` gives the same module.
 sys.modules[__name__ + ".callbacks"] = callbacks
+sys.modules[__name__ + ".elastic"] = elastic
