@@ -23,14 +23,15 @@ class Engine::Impl {
 
   Status Start() {
     SYRTOS_RETURN_IF_ERROR(loop_.Start());
-    SYRTOS_RETURN_IF_ERROR(progress_.Start(loop_));
-    if (config_.timeline_path.empty()) return Status::Ok();
-    Status traced = StartTimeline(config_.timeline_path, config_.timeline_mark_cycles);
-    // A trace is not worth a training run.
-    if (!traced.ok()) {
-      SYRTOS_LOG(kWarning, "timeline") << traced.message() << " The run goes on without it.";
+    // Before the engine thread: a faster rank's first request may have come already.
+    if (!config_.timeline_path.empty()) {
+      Status traced = StartTimeline(config_.timeline_path, config_.timeline_mark_cycles);
+      // A trace is not worth a training run.
+      if (!traced.ok()) {
+        SYRTOS_LOG(kWarning, "timeline") << traced.message() << " The run goes on without it.";
+      }
     }
-    return Status::Ok();
+    return progress_.Start(loop_);
   }
 
   Status StartTimeline(const std::string& path, bool mark_cycles) {
